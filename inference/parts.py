@@ -21,6 +21,7 @@ from .engine.limits import AUTO, EngineConfig, Limits
 from .engine.running.observer import Model
 from .engine.running.runner import make_runner
 from .engine.sizing import resolve_limits
+from .engine.warm_up import capture_first_graphs
 from .params import SamplingParams
 from .text.messages import ChatFormat, resolve_chat_format
 from .text.settings import sampling_defaults
@@ -70,6 +71,7 @@ def load_parts(
         own = make_runner(model, config, source.precision, resolved, target, ranks)
         runner = own if job is None else LeadingRunner(job, resolved, own)
         engine = Engine(runner, config, resolved, tokenizer)
+        capture_first_graphs(engine, own.graphs)
         if job is not None and job.children is not None:
             # For an LLM that nobody closes. A stream may outlive it, so the children are needed for as long as the engine.
             weakref.finalize(engine, job.end).atexit = False
@@ -86,6 +88,7 @@ def parts_around(model: Model, config: ModelConfig, tokenizer: Tokenizer | None,
     resolved = resolve_limits(config, precision, device, chosen, drafts, observers=observers(chosen))
     runner = make_runner(model, config, precision, resolved, device)
     engine = Engine(runner, config, resolved, tokenizer)
+    capture_first_graphs(engine, runner.graphs)
     return Parts(model, engine, config, tokenizer, chat_format, resolved, precision, torch.device(device))
 
 

@@ -97,14 +97,8 @@ class Engine:
         self.requests = RequestFactory(config, limits, tokenizer)
         drafting = None
         if runner.max_draft_tokens:
-            on_cpu = runner.drafts.device.type == "cpu"
-            drafting = make_policy(
-                limits.speculative_tokens,
-                config.num_hidden_layers,
-                on_cpu,
-                runner.supports_async_scheduling,
-                lambda sequences, drafts: False,
-            )
+            on_cpu, graphs = runner.drafts.device.type == "cpu", runner.supports_async_scheduling
+            drafting = make_policy(limits, config.num_hidden_layers, on_cpu, graphs)
         self.pool = PagePool(limits.page_count, page_size, limits.reuse_pages, drafts=drafting is not None)
         self.scheduler = Scheduler(self.pool, limits.max_batch_tokens, limits.max_sequences, drafting)
         self._states: dict[int, RequestState] = {}  # by request id: those that have not finished
@@ -263,7 +257,6 @@ class Engine:
         self.end_observed()
         finished = []
         drafted = [sum(sample.drafted for sample in own) for own in samples] if step.batch.draft_counts else ()
-        self.scheduler.speculation.observe(step.batch, drafted)
         for request, own in zip(step.batch.sampling, samples, strict=True):
             state = self._states.get(request.id)
             if state is None:  # the request ended while this step was in flight
@@ -272,7 +265,7 @@ class Engine:
             if state.finish_reason is not None:
                 finished.append(state)
         self._in_flight = step.following
-        self.scheduler.commit(step.batch, step.drafted)
+        self.scheduler.commit(step.batch, step.drafted, drafted)
         for state in finished:
             self._remove(state)
         self._stats.steps += 1

@@ -9,7 +9,7 @@ from ...model.config import Precision
 from ..text.messages import ChatFormat
 
 MAX_DRAFT_TOKENS = 4
-AUTO = -1  # speculative_tokens: chosen from what is measured
+AUTO = -1  # speculative_tokens: chosen by the rules of drafting/policy.py
 
 
 # The fields of EngineConfig that size the engine around a model in memory.
@@ -94,5 +94,5 @@ class Limits:
     reuse_pages: bool  # serve a prefix that earlier prompts share from the cache
     decode_graphs: bool = True  # run decode steps as CUDA graphs, where that is possible
     observers: tuple[str, ...] = ()  # of the runner's steps, on every rank: names of the table in extensions.py
-    speculative_tokens: int = 0  # drafts that the checkpoint's draft layer makes a step; 0: none; AUTO: as many as pay
+    speculative_tokens: int = 0  # drafts that the checkpoint's draft layer makes a step; 0: none; or AUTO
     spare_core: bool = False  # on a CPU, decodes leave one core to the program's other threads

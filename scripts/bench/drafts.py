@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.engine.drafting.policy import FixedDrafts
+from deepseek_v32.inference.engine.drafting.policy import DraftPolicy
 from deepseek_v32.inference.engine.engine import Engine
 from deepseek_v32.inference.engine.limits import AUTO, MAX_DRAFT_TOKENS
 from deepseek_v32.inference.llm import DEMO
@@ -102,7 +102,7 @@ def acceptance(arguments: argparse.Namespace, precision: Precision) -> dict[str,
     results: dict[str, Any] = {"answers": len(plain), "tokens": sum(map(len, plain))}
     print(f"{precision:6} {len(plain)} answers, {results['tokens']} tokens", flush=True)
     for count in range(1, MAX_DRAFT_TOKENS + 1):
-        llm.engine.scheduler.speculation.policy = FixedDrafts(count)
+        llm.engine.scheduler.speculation.policy = DraftPolicy(count)
         before = llm.stats()
         answers = answered(llm, asked, greedy)
         after = llm.stats()

@@ -10,7 +10,7 @@ import pytest
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.commands import bench
 from deepseek_v32.inference.commands.terminal import statistics
-from deepseek_v32.inference.engine.drafting.policy import FixedDrafts
+from deepseek_v32.inference.engine.drafting.policy import DraftPolicy
 from deepseek_v32.inference.engine.drafting.speculation import Speculation
 from deepseek_v32.inference.params import Request
 from deepseek_v32.inference.server.api.metrics import Metrics
@@ -79,7 +79,7 @@ def test_bench_measures_them(llm: LLM, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_requests_whose_next_tokens_may_not_be_guessed() -> None:
     """Those under a grammar or a selection policy, and those of one token: they are decoded as without a draft layer."""
-    speculation = Speculation(FixedDrafts(3))
+    speculation = Speculation(DraftPolicy(3))
     plain = Request(0, (5,), GREEDY, 24, 0)
     others = {
         "grammar": Request(1, (5,), GREEDY, 24, 0, grammar=object()),  # type: ignore[arg-type]

@@ -9,9 +9,7 @@ import pytest
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.commands.options import ModelOptions
 from deepseek_v32.inference.distributed.model_source import ModelSource
-from deepseek_v32.inference.engine.drafting.measured_drafts import MeasuredDrafts
 from deepseek_v32.inference.engine.limits import AUTO, EngineConfig
-from deepseek_v32.inference.engine.running import runner
 from deepseek_v32.inference.engine.running.runner import EagerStep
 from deepseek_v32.inference.engine.scheduling.pace import UNBOUNDED, Pace
 from deepseek_v32.inference.engine.scheduling.pages import PagePool
@@ -37,17 +35,6 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def plain(checkpoint: Path) -> LLM:
     return LLM(checkpoint, device="cpu", speculative_tokens=0)
-
-
-@pytest.mark.parametrize("graphs", [False, True])
-def test_auto_knows_whether_steps_are_started_ahead(
-    graphs: bool, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only where decodes are graphs: a GPU without them takes its steps one after the other, as a CPU does."""
-    monkeypatch.setattr(runner, "can_capture", lambda model: graphs)
-    llm = LLM(checkpoint, device="cpu", speculative_tokens="auto")
-    policy = llm.engine.scheduler.speculation.policy
-    assert isinstance(policy, MeasuredDrafts) and policy._ahead == graphs
 
 
 @pytest.mark.parametrize("count", [1, 4, "auto"])
@@ -96,7 +83,7 @@ def test_long_prompts_of_short_answers_are_left_out(
     llm = LLM(checkpoint, device="cpu", speculative_tokens="auto", max_batch_tokens=32)
     engine, seen = llm.engine, []
     draft = EagerStep.draft
-    # However much may be lost at the start.
+    # Drafts go on, although most are wrong.
     monkeypatch.setattr(engine.scheduler.speculation.policy, "choose", lambda sequences, ready: 1)
 
     def observed(step: EagerStep, *arguments: Any) -> None:

@@ -13,12 +13,13 @@ of the engine's thread, in `read` and in `finish`; AssertionError says what does
 
 import traceback
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from deepseek_v32.inference.engine.drafting.policy import FixedDrafts
+from deepseek_v32.inference.engine.drafting.policy import DraftPolicy
 from deepseek_v32.inference.engine.engine import Engine
 from deepseek_v32.inference.engine.limits import Limits
 from deepseek_v32.inference.engine.running.scoring import AnswerScoreJob, AnswerScores, ScoreJob
@@ -67,7 +68,7 @@ class Settings:
 VARIED = 5  # a value of Settings.drafts
 
 
-class SelectiveDrafts(FixedDrafts):
+class SelectiveDrafts(DraftPolicy):
     """A DraftPolicy that leaves out some chunks of prompts, whatever it has said of those before them."""
 
     def pays(self, prompt: int, answer: int) -> bool:
@@ -80,7 +81,7 @@ class VariedDrafts(SelectiveDrafts):
     def __init__(self) -> None:
         self._steps = 0
 
-    def choose(self, sequences: int, ready: int) -> int | None:
+    def choose(self, sequences: int, ready: Sequence[Request]) -> int | None:
         self._steps += 1
         return (2, 1, None, 0, 4, 3, 0, 0, 1)[hash((self._steps, sequences)) % 9]
 

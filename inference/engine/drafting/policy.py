@@ -1,59 +1,120 @@
-"""How many drafts a step makes: a fixed number, or as many as pay by what has been measured."""
+"""How many drafts a step makes: a fixed number, or with `auto` as many as four rules say. No rule reads a clock.
 
-import time
-from collections.abc import Callable, Sequence
-from typing import Protocol
+1. The table says how many, by device, layers of the model and requests of the step. Where it has no row, the step leaves the draft
+   layer out, and its requests get no drafts any more.
+2. A prompt that is too long for its answer is not drafted for: the draft layer would take longer than drafts can save.
+3. A request whose two latest steps had no right draft verifies one draft, until one is right.
+4. Drafts have an allowance of tokens. A step with drafts adds the tokens that it gave, and takes those that plain steps would have
+   given in its time, by the table. Plain steps add a small share of theirs. Once it is empty, drafting waits until it is half full.
 
-from ..limits import AUTO
+Rank 0 applies the rules, and each step says to the other ranks what it drafts.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...params import Request
+from ..limits import AUTO, MAX_DRAFT_TOKENS, Limits
 from ..scheduling.batch import Batch
-from .measured_drafts import GPU_PROMPT, MeasuredDrafts
 
-_CPU_PROMPT = 16  # prompt tokens in the time of a decode step, about: 3 ms beside 50 ms for the demo on two cores
-
-
-class DraftPolicy(Protocol):
-    def choose(self, sequences: int, ready: int) -> int | None:
-        """How many drafts a step of so many requests makes for each; None leaves the draft layer alone, also in later steps.
-
-        ready: how many of the requests can have drafts. 0: the draft layer's entries are written for later drafts.
-        """
-
-    def pays(self, prompt: int, answer: int) -> bool:
-        """Whether drafts of an answer of at most so many tokens may be worth passing so many of its prompt's through the draft
-        layer first."""
-
-    def observe(self, batch: Batch, drafted: Sequence[int], accepted: Sequence[int]) -> None:
-        """A step's tokens have arrived: for each request that it sampled for, how many drafts it had, and how many were right.
-
-        Both are empty for a step without drafts.
-        """
+_ALLOWANCE = 20.0  # tokens, at most and at the start: 2 % of 1,000
+_SHARE = 0.015  # of the tokens of plain steps
+_MISSES = 2  # steps without a right draft; of the demo's natural answers, 0.05 % of all steps follow such two
 
 
-def make_policy(
-    count: int, layers: int, on_cpu: bool, ahead: bool, must_capture: Callable[[int, int], bool]
-) -> DraftPolicy | None:
-    """For Limits.speculative_tokens, with a model of so many layers. None: no drafts.
-
-    on_cpu: the thread that takes steps also computes them, so its own time is their cost, whatever else keeps the machine busy.
-    ahead: steps without the draft layer are started before the tokens of others have been read. must_capture: as in ModelRunner.
-    """
-    if count == AUTO:
-        clock, parallel = (time.thread_time, _CPU_PROMPT) if on_cpu else (time.perf_counter, GPU_PROMPT)
-        return MeasuredDrafts(layers, clock, parallel, ahead, must_capture)
-    return FixedDrafts(count) if count else None
+class Row(NamedTuple):
+    device: str
+    layers: int  # at most, of the model
+    requests: int  # at most, of a step
+    costs: tuple[float, ...]  # over a plain step's, with 0, 1, … drafts to verify or make a request; the last are made
 
 
-class FixedDrafts:
-    """A DraftPolicy that is told how many."""
+_CPU, _GPU, _GRAPHS, _ANY = "CPU", "GPU", "GPU with CUDA graphs", 1 << 30
+# The first row that fits counts. Sources: docs/speculation.md.
+TABLE = (
+    Row(_CPU, _ANY, 16, (1.33, 1.57, 2.1, 2.55)),
+    Row(_GRAPHS, 8, 1, (1.5, 1.86, 2.5, 3.1)),
+    Row(_GRAPHS, 8, 4, (1.6, 2.6, 3.0, 3.4)),
+    Row(_GRAPHS, _ANY, 2, (1.02, 1.44, 1.87)),
+    Row(_GRAPHS, _ANY, 8, (1.03, 1.69)),
+    Row(_GRAPHS, _ANY, 32, (1.03, 1.57, 2.0, 2.16)),
+    Row(_GRAPHS, _ANY, 64, (1.04, 1.22, 1.34, 1.36)),
+    Row(_GPU, _ANY, 4, (1.4, 1.65, 2.05, 2.4, 2.75)),
+    Row(_GPU, _ANY, 16, (1.4, 1.7)),
+)
+# Tokens of a prompt for each token of its longest answer and each layer: half as many as a device computes in the time of a decode
+# step. Beyond that, drafts that halve the answer's time cannot make up for the draft layer's share of the prompt.
+_PROMPT = {_CPU: 8, _GPU: 64, _GRAPHS: 64}
+
+
+class DraftPolicy:
+    """A fixed number of drafts."""
 
     def __init__(self, count: int) -> None:
         self._count = count
 
-    def choose(self, sequences: int, ready: int) -> int | None:
+    def choose(self, sequences: int, ready: Sequence[Request]) -> int | None:
+        """How many drafts a step of that many requests makes for each of the `ready` ones, which can have drafts.
+
+        0: the draft layer's entries are written for later drafts. None: it does nothing, and none of them gets drafts any more.
+        """
         return self._count
 
+    def most(self, request: Request) -> int:
+        """The most drafts that the request's next step verifies."""
+        return MAX_DRAFT_TOKENS
+
     def pays(self, prompt: int, answer: int) -> bool:
+        """Decide whether to draft for an answer of at most `answer` tokens, with `prompt` tokens to compute before it."""
         return True
 
-    def observe(self, batch: Batch, drafted: Sequence[int], accepted: Sequence[int]) -> None:
-        pass
+    def observe(self, batch: Batch) -> None:
+        """The tokens of a step are in its requests."""
+
+
+class TableDrafts(DraftPolicy):
+    """The rules of `auto`."""
+
+    def __init__(self, device: str, layers: int) -> None:
+        super().__init__(MAX_DRAFT_TOKENS)
+        self.rows = [row for row in TABLE if row.device == device and layers <= row.layers]
+        self._longest_prompt = _PROMPT[device] * layers
+        self._allowance, self._drafts = _ALLOWANCE, True
+        self._misses: dict[Request, int] = {}  # of the latest step's requests: how many steps have had no right draft
+
+    def costs(self, sequences: int) -> tuple[float, ...] | None:
+        return next((row.costs for row in self.rows if sequences <= row.requests), None)
+
+    def choose(self, sequences: int, ready: Sequence[Request]) -> int | None:
+        costs = self.costs(sequences) if self._drafts else None
+        return None if costs is None else min(len(costs) - 1, max(self.most(request) for request in ready))
+
+    def most(self, request: Request) -> int:
+        return int(self._drafts) * (1 if self._misses.get(request, 0) >= _MISSES else MAX_DRAFT_TOKENS)
+
+    def pays(self, prompt: int, answer: int) -> bool:
+        return prompt <= self._longest_prompt * answer
+
+    def observe(self, batch: Batch) -> None:
+        count = len(batch.requests)
+        if batch.draft_tokens is None and not batch.draft_counts:
+            self._allowance += _SHARE * count
+        elif batch.decodes == count:  # the table does not say what a step with prompts costs
+            costs = self.costs(count) or self.rows[-1].costs
+            self._allowance -= count * costs[min(batch.most_drafts, len(costs) - 1)]
+            before, self._misses = self._misses, {}
+            for request, start in zip(batch.requests, batch.starts, strict=True):
+                given = len(request.tokens) - start - 1
+                self._allowance += given
+                if given == 1 and batch.draft_counts:
+                    self._misses[request] = before.get(request, 0) + 1
+        self._allowance = min(self._allowance, _ALLOWANCE)
+        self._drafts = self._allowance > (0 if self._drafts else _ALLOWANCE / 2)
+
+
+def make_policy(limits: Limits, layers: int, on_cpu: bool, graphs: bool) -> DraftPolicy | None:
+    """None: no drafts. graphs: whether decode steps are CUDA graphs."""
+    if limits.speculative_tokens != AUTO:
+        return DraftPolicy(limits.speculative_tokens) if limits.speculative_tokens else None
+    table = TableDrafts(_CPU if on_cpu else _GRAPHS if graphs else _GPU, layers)
+    return None if graphs and limits.check_cache else table  # with checks, steps with drafts run without graphs

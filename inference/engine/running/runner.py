@@ -261,7 +261,7 @@ def make_runner(
     drafts = limits.speculative_tokens != 0
     caches = allocate(config, precision, limits.page_count + SCRATCH_PAGES, device, drafts)
     scratch_page, drafter = limits.page_count, None
-    # WarmUp reads slots of the scratch page that no token has written: what they hold must be finite.
+    # capture_first_graphs reads slots of the scratch page that no token has written: what they hold must be finite.
     for cache in caches:
         for entries in (cache.latent, cache.index):
             entries[scratch_page:].view(torch.uint8).zero_()

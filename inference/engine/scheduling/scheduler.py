@@ -2,7 +2,7 @@
 
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
 from ....kernels.errors import ArgumentError
@@ -118,13 +118,13 @@ class Scheduler:
             request.computed += count - draft_count
             request.pending += min(logit_count, 1)
 
-    def commit(self, batch: Batch, drafted: bool = False) -> None:
+    def commit(self, batch: Batch, drafted: bool = False, accepted: Sequence[int] = ()) -> None:
         """Call when the step's sampled tokens have been added to their requests: makes the pages that it has filled reusable.
 
-        drafted: the draft layer has gone over the step's tokens.
+        drafted, accepted: as in Speculation.commit.
         """
         self.pace.end(zip(batch.starts[batch.decodes :], batch.counts[batch.decodes :], strict=True))
-        self.speculation.commit(batch, drafted)
+        self.speculation.commit(batch, drafted, accepted)
         drafts = batch.draft_counts or (0,) * len(batch.requests)
         for request, start, count, logit_count, draft_count in zip(
             batch.requests, batch.starts, batch.counts, batch.logit_counts, drafts, strict=True

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 
 from ...completion import Delta
-from ...engine.drafting.warm_up import WarmUp
 from ...engine.engine import Engine, EngineStats
 from ...engine.fault import Fault, first_line, log_fault
 from ...engine.running.scoring import ScoreJob
@@ -22,9 +21,6 @@ _DIED = "the engine's thread has failed"
 
 # Seconds between two attempts to deliver what an event loop has not taken, while no request is open.
 _RETRY_SECONDS = 0.05
-
-# Seconds without a request before each step that captures graphs for later ones.
-_QUIET_SECONDS = 0.1
 
 
 class DeviceLost(RuntimeError):
@@ -55,7 +51,6 @@ class EngineThread:
         self.stats: EngineStats = engine.stats()
         self.clock = clock
         self._engine = engine
-        self._warm_up = WarmUp(engine)
         self._last_step = clock()
         self._delivery = Delivery(pause)
         self._stats_failed = False
@@ -114,17 +109,10 @@ class EngineThread:
             self._give_up(str(error) if isinstance(error, DeviceLost) else f"{_DIED}: {first_line(error)}")
 
     def _wait_for_work(self) -> bool:
-        """False once the thread is to end. Raises DeviceLost."""
+        """False once the thread must end."""
         if not self.work.is_idle:
             return not self.work.is_stopping
-        if self._delivery.is_due:
-            alive = self.work.wait(_RETRY_SECONDS)
-        elif self._warm_up.is_due:
-            alive = self.work.wait(_QUIET_SECONDS)
-            if alive and self.work.is_idle and not self._warm_up.step():
-                self._check_device()
-        else:
-            alive = self.work.wait(None)
+        alive = self.work.wait(_RETRY_SECONDS if self._delivery.is_due else None)
         self._last_step = self.clock()
         return alive
 

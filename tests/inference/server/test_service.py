@@ -9,7 +9,7 @@ import pytest
 
 from deepseek_v32.inference import SamplingParams
 from deepseek_v32.inference.engine.running import scoring
-from deepseek_v32.inference.server.service import delivery, engine_thread
+from deepseek_v32.inference.server.service import delivery
 from deepseek_v32.inference.server.service.admission import Busy
 from deepseek_v32.inference.server.service.service import Service
 from support.fake_model import NAN, RAISE, fake_config, fake_llm, reference_tokens
@@ -289,38 +289,6 @@ def test_time_runs_out_for_running_and_waiting_requests():
         assert [end.completion.error for end in ends] == ["the request has passed its deadline"] * 2
         assert len(ends[0].completion.token_ids) > 0
         assert pages_return(service)
-
-
-class FakeWarmUp:
-    """Has steps to run at first; each waits until it may go on."""
-
-    def __init__(self, engine, steps):
-        self.engine, self.left, self.begun, self.go_on = engine, steps, threading.Event(), threading.Event()
-
-    @property
-    def is_due(self):
-        return self.left > 0
-
-    def step(self):
-        assert not self.engine.has_work
-        self.left -= 1
-        self.begun.set()
-        return self.go_on.wait(20)
-
-
-@pytest.mark.parametrize("steps", [1, 1000])
-def test_a_request_waits_for_one_capture_at_most(monkeypatch, steps):
-    made, left = [], []
-    monkeypatch.setattr(engine_thread, "_QUIET_SECONDS", 0.001)
-    monkeypatch.setattr(engine_thread, "WarmUp", lambda engine: made.append(FakeWarmUp(engine, steps)) or made[0])
-    llm = fake_llm()
-    llm.model.before_step = lambda: left.append(made[0].left)
-    with Service(llm) as service:
-        assert made[0].begun.wait(20)  # while nobody asks
-        stream = service.stream(PROMPT, GREEDY)
-        made[0].go_on.set()
-        assert list(stream)[-1].finish_reason == "length"
-        assert set(left) == {steps - 1}
 
 
 def test_stopping_drains_then_fails_what_is_left():

@@ -269,27 +269,6 @@ def test_a_device_that_is_lost_ends_the_service(monkeypatch, caplog):
     service.stop()
 
 
-def test_a_device_that_is_lost_while_nobody_asks_ends_the_service(monkeypatch):
-    """By a step that captures graphs: no request has to fail first."""
-
-    class FailingWarmUp:
-        is_due = True
-
-        def __init__(self, engine):
-            monkeypatch.setattr(engine.runner, "device_fault", lambda: "an illegal memory access was encountered")
-
-        def step(self):
-            return False
-
-    monkeypatch.setattr(engine_thread, "WarmUp", FailingWarmUp)
-    service = Service(fake_llm())
-    service._thread._thread.join(10)
-    assert service.stats().failed
-    with pytest.raises(Busy, match="an illegal memory access"):
-        service.stream(PROMPT, GREEDY)
-    service.stop()
-
-
 def test_a_request_that_arrives_while_the_thread_dies_ends(monkeypatch):
     """Between the check of a request and its queueing."""
     service = Service(fake_llm())

@@ -1,0 +1,64 @@
+"""Captures the CUDA graphs of small steps with drafts before the first request, so that no answer waits for them."""
+
+import logging
+from itertools import count
+
+from ..params import Request, SamplingParams
+from .drafting.policy import TableDrafts
+from .engine import Engine
+from .fault import log_fault
+from .running.decode_graph import DecodeGraphs
+from .scheduling.batch import Batch
+from .step import InFlightStep
+
+log = logging.getLogger(__name__)
+
+_REQUESTS = (1, 2, 4)  # of the steps that are captured; larger ones are captured when they come a second time
+_RUNS = 3  # the first one runs without graphs, the second captures the step, the third the draft layer's passes
+
+
+def capture_first_graphs(engine: Engine, graphs: DecodeGraphs | None) -> None:
+    """With the drafts that `auto` makes, one and none, greedily and drawn, for each bucket of contexts.
+
+    graphs: of the engine's runner; None: it has none. On several ranks, each captures the graphs of its own in the same steps.
+    """
+    policy = engine.scheduler.speculation.policy
+    if graphs is None or not isinstance(policy, TableDrafts):
+        return
+    ids = count(-1, -1)  # no other request has them
+    try:
+        for requests in _REQUESTS:
+            costs = policy.costs(requests)
+            if costs is None or requests > engine.limits.max_sequences:
+                break
+            for drafts in (None, *sorted({0, 1, len(costs) - 1})):
+                for context in graphs.contexts:
+                    for temperature in (0.0, 1.0):
+                        params = SamplingParams(temperature=temperature)
+                        batch = _batch([next(ids) for _ in range(requests)], context, drafts, params, engine)
+                        for _ in range(_RUNS):
+                            step = InFlightStep(batch)
+                            step.launch(engine.runner)
+                            step.sample()
+                            step.read()
+    except Exception:  # of any type: CUDA, libraries and compilers of kernels have their own
+        log_fault(log, "capturing graphs failed; they are captured when they are needed")
+
+
+def _batch(ids: list[int], context: int, drafts: int | None, params: SamplingParams, engine: Engine) -> Batch:
+    """A step that verifies and makes so many drafts, with `context` tokens in the cache after it, all on the scratch page."""
+    number, rows = len(ids), 1 + (drafts or 0)
+    start = context - rows
+    requests = [Request(id, (0,) * (start + 1), params, max_tokens=rows, seed=0) for id in ids]
+    for request in requests:
+        request.pages = [engine.limits.page_count] * engine.pool.pages_for(context)
+    return Batch(
+        requests=tuple(requests),
+        starts=(start,) * number,
+        counts=(rows,) * number,
+        decodes=number,
+        logit_counts=(rows,) * number,
+        draft_counts=(drafts,) * number if drafts else (),
+        draft_rows=tuple(range(number)) if drafts else (),
+        draft_tokens=drafts,
+    )
