@@ -198,16 +198,14 @@ def trace_tokens(
     size = min(count, engine.limits.max_batch_tokens) if chunk is None else chunk
     if size < 1:
         raise ValueError(f"chunk is {size}; expected at least 1")
-    drafts = 0 if engine.runner.max_draft_tokens else None  # with the draft layer's own stages
-    with (
-        tracing(engine, layers, forced=True) as tracer,
-        closing(prompt_steps(engine, request, count, size, draft_tokens=drafts)) as steps,
-    ):
-        for step in steps:
-            assert isinstance(step, LaunchedStep)
-            if drafts is not None:
-                step.draft(_given_tokens(step))
-            raise_observed(engine, request)
+    with tracing(engine, layers, forced=True) as tracer:
+        drafts = 0 if engine.runner.max_draft_tokens else None  # 0: with the stages of the draft layer
+        with closing(prompt_steps(engine, request, count, size, draft_tokens=drafts)) as steps:
+            for step in steps:
+                assert isinstance(step, LaunchedStep)
+                if drafts is not None:
+                    step.draft(_given_tokens(step))
+                raise_observed(engine, request)
     return tracer.trace(request.id, count)
 
 

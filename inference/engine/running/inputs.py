@@ -130,9 +130,9 @@ class DecodeViews(NamedTuple, Generic[T]):
 def divide(buffer: torch.Tensor, batch: int, pages: int, words: int) -> DecodeViews[torch.Tensor]:
     """The parts of a buffer, uint8 [buffer_bytes(…)]."""
     wide, narrow = buffer.split([8 * (5 * batch + 3 + words), 4 * batch * (1 + pages)])
-    rows, *parts = wide.view(torch.int64).split([4 * batch, batch, 1, 1, 1, words])
+    rows, first_rows, record, token, stage, own = wide.view(torch.int64).split([4 * batch, batch, 1, 1, 1, words])
     lengths, table = narrow.view(torch.int32).split([batch, batch * pages])
-    return DecodeViews(rows.view(4, batch), *parts, lengths, table.view(batch, pages))
+    return DecodeViews(rows.view(4, batch), first_rows, record, token, stage, own, lengths, table.view(batch, pages))
 
 
 def buffer_bytes(batch: int, pages: int, words: int) -> int:
