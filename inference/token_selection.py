@@ -1,4 +1,4 @@
-"""What DSA selected for one query."""
+"""What DSA selected: the selections of a step, and of the query that generated one token."""
 
 import numpy as np
 

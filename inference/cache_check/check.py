@@ -22,14 +22,10 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from ...kernels.cache_stamps import (
-    FOUND_WORDS,
-    Stamps,
-    check_cache,
-    multiplier_table,
-)
+from ...kernels.cache_stamps import check_cache, multiplier_table
 from ...kernels.errors import ArgumentError
 from ...kernels.registry import choose, choose_implementation
+from ...kernels.types import FOUND_WORDS, Stamps
 from ...model.metadata import PAGE_SIZE
 from ...model.transformer import Transformer
 from ..engine.running.inputs import Inputs

@@ -12,13 +12,7 @@ from deepseek_v32.inference.engine.running.runner import Runner
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.step import LaunchedStep
 from deepseek_v32.model.config import ModelConfig
-from deepseek_v32.model.metadata import (
-    PAGE_SIZE,
-    AttentionMetadata,
-    LayerCache,
-    Selection,
-    context_slots,
-)
+from deepseek_v32.model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Selection, context_slots
 
 BYTES = 256  # ids below are bytes
 EOS = 256

@@ -164,7 +164,7 @@ class DecodeGraphs:
         """One forward pass. Each layer writes what it selects to the record, which every replay overwrites."""
         given = inputs.read(greedy.given)
         if record is not None:
-            given = given._replace(metadata=replace(given.metadata, record=record.device))
+            given = given._replace(metadata=replace(given.metadata, selections=record.device))
         with self.observers.in_graph(inputs.views.words, given) as (tokens, positions, metadata, _):
             outputs = self._outputs(self.forward(tokens, positions, metadata, self.caches))
         greedy.find(outputs[0], inputs.views.token_place, inputs.stage)

@@ -145,7 +145,7 @@ class Runner:
         record = self._decode_record(batch) if recorder.is_active else None
         inputs = self.prepare(batch, recorder if recorder.is_active and record is None else None)
         if record is not None:
-            inputs = inputs._replace(metadata=replace(inputs.metadata, record=record.device[: batch.tokens]))
+            inputs = inputs._replace(metadata=replace(inputs.metadata, selections=record.device[: batch.tokens]))
         with self.observers.step(batch, plans, inputs) as watched:
             logits, hidden = self._forward(batch, watched)
         if record is not None:

@@ -1,7 +1,7 @@
 """Records what DeepSeek Sparse Attention selects: for each generated token, the context positions that each layer attends to.
 
 Steps report their selections in two ways. Most do it layer by layer, while they are launched: AttentionMetadata.on_selection.
-Steps of decodes whose contexts need a selection write all of it to AttentionMetadata.record, which DecodeRecord brings to the host.
+Steps of decodes whose contexts need a selection write all of it to AttentionMetadata.selections, which DecodeRecord brings to the host.
 """
 
 from typing import Any
@@ -222,7 +222,7 @@ class DecodeRecord:
     """
 
     def __init__(self, device: torch.Tensor, host: "_Places") -> None:
-        """device: int32 [R, L, 2, K], what a step's rows write: AttentionMetadata.record."""
+        """device: int32 [R, L, 2, K], what a step's rows write: AttentionMetadata.selections."""
         self.device = device
         self._host = host
 
