@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from .distributed.model_source import ModelSource
 from .distributed.worker import loading_llm
 from .engine.engine import Engine
 from .engine.limits import AUTO, EngineConfig, Limits
+from .engine.request_maker import RequestMaker
 from .engine.running.observer import Model
 from .engine.running.runner import make_runner
 from .engine.sizing import resolve_limits
@@ -42,7 +43,6 @@ class Parts:
     limits: Limits
     precision: Precision
     device: torch.device
-    default_params: SamplingParams = field(default_factory=SamplingParams)
     job: Leader | None = None  # of several ranks
 
 
@@ -54,6 +54,10 @@ def load_parts(
         raise ArgumentError("path", f"{path!r:.100}", "a directory, as a text or a Path, or None")
     if not (progress is None or callable(progress)):
         raise ArgumentError("progress", f"{progress!r:.100}", "a function or None")
+    ranks = chosen.tensor_parallel_size
+    if isinstance(ranks, int) and ranks > 1 and chosen.device is None and not torch.cuda.is_available():
+        expected = f"1 where no GPU is visible, or device cpu for {ranks} processes on this machine's CPU"
+        raise ArgumentError("tensor_parallel_size", ranks, expected)
     with loading_llm(chosen.tensor_parallel_size) as job:  # under torchrun, ranks other than 0 stay in this call
         ranks = 1 if job is None else job.size
         model_path: Any = (config_json(ModelConfig()) if chosen.synthetic else DEMO) if path is None else path
@@ -70,13 +74,14 @@ def load_parts(
         resolved = resolve_limits(config, source.precision, target, chosen, drafts, count, observers(chosen))
         own = make_runner(model, config, source.precision, resolved, target, ranks)
         runner = own if job is None else LeadingRunner(job, resolved, own)
-        engine = Engine(runner, config, resolved, tokenizer)
+        requests = RequestMaker(config, resolved, tokenizer, chat_format, default_params)
+        engine = Engine(runner, config, resolved, tokenizer, requests=requests)
         capture_first_graphs(engine, own.graphs)
         if job is not None and job.children is not None:
             # For an LLM that nobody closes. A stream may outlive it, so the children are needed for as long as the engine.
             weakref.finalize(engine, job.end).atexit = False
         sizes = (resolved, source.precision, target)
-        return Parts(model, engine, config, tokenizer, chat_format, *sizes, default_params, job)
+        return Parts(model, engine, config, tokenizer, chat_format, *sizes, job)
 
 
 def parts_around(model: Model, config: ModelConfig, tokenizer: Tokenizer | None, chosen: EngineConfig) -> Parts:
@@ -87,7 +92,8 @@ def parts_around(model: Model, config: ModelConfig, tokenizer: Tokenizer | None,
     chat_format = resolve_chat_format(tokenizer, chosen.chat_format)
     resolved = resolve_limits(config, precision, device, chosen, drafts, observers=observers(chosen))
     runner = make_runner(model, config, precision, resolved, device)
-    engine = Engine(runner, config, resolved, tokenizer)
+    requests = RequestMaker(config, resolved, tokenizer, chat_format)
+    engine = Engine(runner, config, resolved, tokenizer, requests=requests)
     capture_first_graphs(engine, runner.graphs)
     return Parts(model, engine, config, tokenizer, chat_format, resolved, precision, torch.device(device))
 

@@ -192,8 +192,8 @@ def tracing(engine: Engine, layers: Iterable[int] | None = None, forced: bool = 
 def trace_tokens(
     engine: Engine, token_ids: Sequence[int], layers: Iterable[int] | None = None, chunk: int | None = None
 ) -> Trace:
-    """Every stage of a forward pass over the tokens, `chunk` tokens a step. ValueError as `Engine.make_request`."""
-    request: Request = engine.make_request(token_ids, min_new_tokens=0)
+    """Every stage of a forward pass over the tokens, `chunk` tokens a step. ValueError as `RequestMaker`."""
+    request: Request = engine.requests.from_tokens(token_ids, min_new_tokens=0)
     count = len(request.tokens)
     size = min(count, engine.limits.max_batch_tokens) if chunk is None else chunk
     if size < 1:

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field, replace
 
 from ...model.config import ModelConfig
 from ...model.metadata import PAGE_SIZE
-from ...model.selection_policy import SelectionPolicy
 from ..completion import Delta, FinishReason
 from ..params import Request, SamplingParams
 from ..text.tokenizer import Tokenizer
 from .drafting.policy import make_policy
 from .fault import first_line, log_fault
 from .limits import MAX_DRAFT_TOKENS, Limits
-from .request_factory import RequestFactory
+from .request_maker import RequestMaker
 from .request_state import RequestState
 from .running.selection import SelectionRecorder
 from .sampling.sampler import Sample
@@ -78,7 +77,7 @@ class Engine:
     A fault in one request's sampling or output ends that request, a fault of a forward pass the requests of its step. A fault in
     scheduler, pages or bookkeeping ends none: the engine recovers, and computes again what it has not delivered.
 
-    One thread at a time may call its methods, except `make_request` and `abort`, which any thread may call at any time.
+    One thread at a time may call its methods, except `abort`, which any thread may call at any time.
     """
 
     def __init__(
@@ -88,13 +87,15 @@ class Engine:
         limits: Limits,
         tokenizer: Tokenizer | None = None,
         page_size: int = PAGE_SIZE,
+        requests: RequestMaker | None = None,
     ) -> None:
-        """page_size: as the runner's caches have it; only a simulated runner has others."""
+        """page_size: as the runner's caches have it; only a simulated runner has others. requests: makes the requests; by default
+        of token ids and texts without defaults of a checkpoint."""
         self.runner = runner
         self.config = config
         self.limits = limits
         self.tokenizer = tokenizer
-        self.requests = RequestFactory(config, limits, tokenizer)
+        self.requests = requests or RequestMaker(config, limits, tokenizer)
         drafting = None
         if runner.max_draft_tokens:
             on_cpu, graphs = runner.drafts.device.type == "cpu", runner.supports_async_scheduling
@@ -115,27 +116,16 @@ class Engine:
     def has_work(self) -> bool:
         return bool(self._states or self._deltas)
 
-    def make_request(
-        self,
-        prompt: Sequence[int],
-        params: SamplingParams | None = None,
-        inspect: bool = False,
-        min_new_tokens: int = 1,
-        policy: SelectionPolicy | None = None,
-    ) -> Request:
-        """As RequestFactory.make."""
-        return self.requests.make(prompt, params, inspect, min_new_tokens, policy)
-
     def add_request(
         self, prompt: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
     ) -> Request:
-        """Make and queue a request; the deltas of the next steps carry its id. Errors as `make_request`."""
-        request = self.make_request(prompt, params, inspect)
+        """Make and queue a request; the deltas of the next steps carry its id. Errors as `RequestMaker`."""
+        request = self.requests.from_tokens(prompt, params, inspect)
         self.queue(request)
         return request
 
     def queue(self, request: Request) -> None:
-        """Queue a request that `make_request` has made."""
+        """Queue a request of `requests`."""
         state = RequestState(request, self.tokenizer, self.requests.eos_ids, self.config.index_topk)
         try:
             self.scheduler.add(request)

@@ -68,8 +68,8 @@ def prompt_steps(
 
 
 def all_logits(engine: Engine, token_ids: Sequence[int], chunk: int | None = None) -> torch.Tensor:
-    """fp32 [T, vocab] on the CPU: the logits after every token, `chunk` tokens per step. ValueError as `Engine.make_request`."""
-    request = engine.make_request(token_ids, min_new_tokens=0)
+    """fp32 [T, vocab] on the CPU: the logits after every token, `chunk` tokens per step. ValueError as `RequestMaker`."""
+    request = engine.requests.from_tokens(token_ids, min_new_tokens=0)
     chunk = engine.limits.max_batch_tokens if chunk is None else chunk
     if chunk < 1:
         raise ValueError(f"chunk is {chunk}; expected at least 1")

@@ -1,7 +1,7 @@
 """Records what DeepSeek Sparse Attention selects: for each generated token, the context positions that each layer attends to.
 
 Steps report their selections in two ways. Most do it layer by layer, while they are launched: AttentionMetadata.on_selection.
-Steps of decodes whose contexts need a selection write all of it to AttentionMetadata.selections; DecodeRecord brings it to the host.
+Steps of decodes whose contexts need a selection write all of it to AttentionMetadata.selections: DecodeRecord fetches it.
 """
 
 from typing import Any
