@@ -27,9 +27,10 @@ def measure_speculation(
 ) -> list[dict[str, Any]]:
     """Print a table, and return it: one entry for each batch and context.
 
-    `layer`: microseconds of one MoE layer for 1 token a sequence, then for each of `verified`. `mtp`: those of the MTP layer with
-    the head of one row a sequence, over as many tokens. `head`: those of the main model's norm and head, for as many rows.
-    `speed`: tokens a second over those of plain decoding, where the acceptance is published.
+    `layer`: microseconds of one MoE layer for 1 token a sequence, then for each of `verified`. `mtp`: the same of the MTP
+    layer with
+    the head of one row a sequence, over as many tokens. `head`: the same of the main model's norm and head, for as many rows.
+    `speed`: tokens a second over plain decoding's, where the acceptance is published.
     """
     generator = torch.Generator().manual_seed(0)
     tokens, results = (1, *verified), []
