@@ -97,14 +97,13 @@ def _measure(model: Transformer, caches: list[LayerCache], batch: Batch, context
     sizes = (PAGES, len(batch.requests), context, model.config.index_topk, device, None, rows)
     graphs = DecodeGraphs(model.forward, caches, *sizes)
     graphs.staged.drafts.random_(3, 100_000)
-    graphs.run(batch)  # fills the inputs
-    inputs = graphs.inputs
+    inputs = graphs.run(batch).inputs
     padded = torch.randn(inputs.batch, model.config.hidden_size, device=device, dtype=model.compute.dtype)
     following = torch.randint(3, 100_000, (inputs.batch,), device=device)
     last = torch.arange(len(batch.requests), device=device) * batch.counts[0]
 
     def draft() -> torch.Tensor:
-        _, positions, metadata = inputs.read()
+        _, positions, metadata, _ = inputs.read()
         return model.draft(following, padded, positions, replace(metadata, logit_rows=last), caches[-1])[0]
 
     draft()
