@@ -6,8 +6,6 @@ from .cache_write import latent_record_bytes
 from .checks import FLOATS, check_tensor
 from .registry import INVARIANT, Preference, choose
 
-PREFILL_TOPK_MULTIPLE = 128  # the compiled kernels process the selected keys in blocks of this size
-
 # With at least MANY_HEADS heads, attention over a context that was converted to bf16 once is faster than over FP8 records, which
 # each query converts again, unless the context exceeds CONTEXT_PER_QUERY tokens per query. With 128 heads it saves about 0.3 us
 # per query (docs/log/attention-h100.md); the conversion takes about 1 ns per token.
@@ -22,12 +20,6 @@ def check_sparse_options(
         check_tensor("topk_length", topk_length, (rows,), torch.int32, q.device)
     if attn_sink is not None:
         check_tensor("attn_sink", attn_sink, (q.shape[-2],), torch.float32, q.device)
-
-
-def pad_topk(indices: torch.Tensor, multiple: int) -> torch.Tensor:
-    """`indices` [..., K] padded with -1 to a multiple of `multiple` columns."""
-    missing = -indices.shape[-1] % multiple
-    return torch.nn.functional.pad(indices, (0, missing), value=-1) if missing else indices
 
 
 def sparse_mla_prefill(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from deepseek_v32.kernels.sparse_mla_prefill import pad_topk, sparse_mla_prefill
+from deepseek_v32.kernels.sparse_mla_prefill import sparse_mla_prefill
 from support import caches
 from support.attention import attend
 from support.backends import Backend
@@ -208,10 +208,3 @@ def test_other_dims(backend: Backend) -> None:
         expected = attend(q[t].double().numpy(), kv[selected, 0].double().numpy(), 0.3, 32)
         assert_close(out[t], expected[0], FP32_OUT)
         assert_close(lse[t], expected[2], LSE)
-
-
-def test_pad_topk() -> None:
-    indices = int32([[5, 3, -1]])
-    assert pad_topk(indices, 4).tolist() == [[5, 3, -1, -1]]
-    assert pad_topk(indices, 3) is indices
-    assert pad_topk(indices[:, :0], 64).shape == (1, 0)
