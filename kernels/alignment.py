@@ -6,7 +6,7 @@ ROW_BYTES = 16
 
 
 def is_aligned(*tensors: torch.Tensor, multiple: int = ROW_BYTES) -> bool:
-    """Whether every tensor, and every row of it (all dims but the last), starts at a multiple of `multiple` bytes."""
+    """Check that every tensor and each of its rows (all dims but the last) starts at a multiple of `multiple` bytes."""
     return all(
         x.data_ptr() % multiple == 0 and all(stride * x.element_size() % multiple == 0 for stride in x.stride()[:-1])
         for x in tensors
@@ -14,7 +14,7 @@ def is_aligned(*tensors: torch.Tensor, multiple: int = ROW_BYTES) -> bool:
 
 
 def aligned_rows(x: torch.Tensor) -> torch.Tensor:
-    """x [..., K] itself if it is aligned; else a contiguous copy, with K rounded up by zeros until its rows are aligned."""
+    """Return x [..., K] if it is aligned, else a contiguous copy with zeros after each row, so that rows are aligned."""
     if is_aligned(x):
         return x
     size = x.element_size()
@@ -24,7 +24,7 @@ def aligned_rows(x: torch.Tensor) -> torch.Tensor:
 
 
 def check_aligned(**tensors: torch.Tensor) -> None:
-    """ValueError for the first tensor whose rows are not aligned. The stride of a dimension of size 1 does not matter."""
+    """Raise a ValueError for the first tensor whose rows are not aligned. The stride of a dimension of size 1 does not matter."""
     for name, tensor in tensors.items():
         if not is_aligned(tensor.squeeze()):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""What runs on a device: the implementation that each operation gets, and why not the others. `deepseek-v32 doctor` prints it."""
+"""Reports which implementation each operation gets on a device, and why not the others. `deepseek-v32 doctor` prints it."""
 
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -21,9 +21,9 @@ class Choice:
 
 
 def describe(device: torch.device, backend: str = "auto", precision: str = "fp8") -> list[Choice]:
-    """The implementation that would run for each operation of a model in this precision; "none" if `backend` cannot run here.
+    """Return the implementation that each operation of a model in this precision gets; "none" if `backend` cannot run here.
 
-    Without the deterministic mode, whose implementations serve all operations of a model or none (`not_deterministic`).
+    Leaves out the deterministic mode, which serves all operations of a model or none (`not_deterministic`).
     """
     lines = []
     for operation, every in OPERATIONS.items():
@@ -43,7 +43,7 @@ NOT_DETERMINISTIC = ("mha_prefill", "dense_mla_decode", "paged_mla_decode_h16")
 
 
 def not_deterministic(device: torch.device, precision: str) -> str | None:
-    """Why a deterministic model in this precision cannot run on this device, or None if it can."""
+    """Return why a deterministic model in this precision cannot run on this device, or None if it can."""
     for operation in OPERATIONS:
         if operation in NOT_DETERMINISTIC:
             continue
@@ -55,7 +55,7 @@ def not_deterministic(device: torch.device, precision: str) -> str | None:
 
 
 def check_backend(backend: str, device: str) -> None:
-    """ValueError if nothing of `backend` can run on this device."""
+    """Raise a ValueError if no implementation of `backend` can run on this device."""
     check_names((backend,))
     if all(line.chosen == "none" for line in describe(torch.device(device), backend)):
         raise ArgumentError(
@@ -67,7 +67,7 @@ def check_backend(backend: str, device: str) -> None:
 
 
 def falls_back(operation: str, backend: str) -> str | None:
-    """For which inputs this backend's implementation of `operation` runs PyTorch instead of its kernels, in words; None: for none.
+    """Describe the inputs for which this backend's implementation of `operation` runs PyTorch instead of kernels; None: no inputs.
 
     The words are FALLS_BACK in the implementation's module, next to the condition.
     """

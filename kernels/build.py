@@ -3,8 +3,8 @@
 The source of library `name` is kernels/cuda/<name>/launch.cu with every header that it includes, directly or not. It becomes a
 shared library with tvm-ffi entry points, which works with every version of torch and Python. `load` looks in the folder
 $DEEPSEEK_V32_KERNELS (libraries built ahead of time), then in the user's cache, and otherwise builds into the cache. File names
-hold a hash of the compiler flags, the source and the included headers, so that a stale library is never loaded, and a change
-rebuilds only the libraries that include the changed file.
+hold a hash of the compiler flags, the source and the included headers, and one of the versions of CUTLASS and tvm-ffi. So a stale
+library is never loaded, and a change rebuilds only the libraries that include the changed file.
 """
 
 import hashlib
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -30,23 +31,24 @@ FLAGS = (
     "-Xcompiler=-fPIC",
     "-cudart=static",  # so that the library does not depend on torch's copy of the runtime
 )
+HEADERS = ("nvidia-cutlass", "apache-tvm-ffi")  # the packages of the headers in angle brackets
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.MULTILINE)
 _NVCC_PACKAGES = "nvidia-cuda-nvcc nvidia-nvvm nvidia-cuda-crt nvidia-cuda-runtime nvidia-cuda-cccl"
 _NVCC_HINT = f"install the CUDA toolkit 13.0, or `pip install {_NVCC_PACKAGES}` (each ==13.0.*)"
 
 
 def kernels() -> list[str]:
-    """The names of all libraries."""
+    """Return the names of all libraries."""
     return sorted(source.parent.name for source in SOURCES.glob("*/launch.cu"))
 
 
 def launcher(name: str) -> Path:
-    """The source file of library `name`."""
+    """Return the source file of library `name`."""
     return SOURCES / name / "launch.cu"
 
 
 def included_files(source: Path) -> list[Path]:
-    """`source` and all files that it includes in quotation marks, directly or not, each once, in the order of inclusion.
+    """Return `source` and all files that it includes in quotation marks, directly or not, in the order of inclusion.
 
     Headers in angle brackets belong to other packages (CUDA, CUTLASS, tvm-ffi) and are left out.
     """
@@ -64,11 +66,25 @@ def included_files(source: Path) -> list[Path]:
 
 
 def source_hash(source: Path) -> str:
-    """A hash of everything that determines the library built from `source`, except the version of the compiler."""
+    """Return a hash of the compiler flags, `source` and the files of this repository that it includes."""
     digest = hashlib.sha256("\0".join(FLAGS).encode())
     for path in included_files(source):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def library_name(name: str, source: Path | None = None) -> str:
+    """Return the file name of library `name`: it changes with all that determines the library, except the compiler's version."""
+    versions = "\0".join(f"{package} {_version(package)}" for package in HEADERS)
+    headers = hashlib.sha256(versions.encode()).hexdigest()[:8]
+    return f"{name}-{source_hash(source or launcher(name))}-{headers}.so"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def cache_folder() -> Path:
@@ -76,7 +92,7 @@ def cache_folder() -> Path:
 
 
 def find_nvcc() -> str:
-    """nvcc on the PATH, in $CUDA_HOME, in /usr/local/cuda, or from pip's packages."""
+    """Find nvcc on the PATH, in $CUDA_HOME, in /usr/local/cuda, or among pip's packages."""
     candidates = [shutil.which("nvcc")]
     if "CUDA_HOME" in os.environ:
         candidates.append(os.path.join(os.environ["CUDA_HOME"], "bin", "nvcc"))
@@ -127,7 +143,7 @@ def build(name: str, folder: Path | None = None) -> Path:
 
 def _build(name: str, source: Path, folder: Path | None) -> Path:
     folder = cache_folder() if folder is None else folder
-    library = folder / f"{name}-{source_hash(source)}.so"
+    library = folder / library_name(name, source)
     if library.exists():
         return library
     folder.mkdir(parents=True, exist_ok=True)
@@ -143,29 +159,32 @@ def _build(name: str, source: Path, folder: Path | None) -> Path:
 
 
 def locate(name: str) -> Path:
-    """The path of library `name`, which is prebuilt, in the cache, or built by this call."""
+    """Return the path of library `name`: prebuilt, in the cache, or built by this call."""
     prebuilt = os.environ.get("DEEPSEEK_V32_KERNELS")
     if prebuilt:
-        library = Path(prebuilt) / f"{name}-{source_hash(launcher(name))}.so"
-        if library.exists():
-            return library
+        library = Path(prebuilt) / library_name(name)
+        found = [library] if library.exists() else []
+        if None in map(_version, HEADERS):  # nothing can be built here, so any versions of the headers will do
+            found = sorted(Path(prebuilt).glob(f"{name}-{source_hash(launcher(name))}-*.so"))
+        if found:
+            return found[0]
         stale = sorted(path.name for path in Path(prebuilt).glob(f"{name}-*.so"))
         if stale:
             raise RuntimeError(
-                f"DEEPSEEK_V32_KERNELS={prebuilt} holds {', '.join(stale)}, which was built from other sources than these "
-                f"({library.name}): build again, or unset DEEPSEEK_V32_KERNELS"
+                f"DEEPSEEK_V32_KERNELS={prebuilt} holds {', '.join(stale)}, which was built from other sources than these, or with "
+                f"other versions of {' or '.join(HEADERS)} ({library.name}): build again, or unset DEEPSEEK_V32_KERNELS"
             )
     return build(name)
 
 
 def load_source(source: Path) -> Any:
-    """Build a source file outside kernels/cuda, a kernel of a benchmark, into the user's cache, and load it as a tvm-ffi module."""
+    """Build a benchmark's kernel, a source file outside kernels/cuda, into the user's cache, and load it as a tvm-ffi module."""
     return _load_library(_build(source.parent.name, source, None))
 
 
 @cache
 def load(name: str) -> Any:
-    """Library `name` as a tvm-ffi module, built if necessary."""
+    """Load library `name` as a tvm-ffi module; build it if necessary."""
     return _load_library(locate(name))
 
 

@@ -1,62 +1,30 @@
-"""Stamps beside the paged caches: they tell whose entries a page holds, and whether every launch that should write them has run.
+"""Stamps next to the paged caches: they tell whose entries a page holds, and whether every launch that should write them has run.
 
 A sequence's *chain* after position i is ``sum over j <= i of (token_j + 1) * multipliers[j]`` mod 2^64 (multilinear hashing, Carter
-and Wegman 1979; Lemire and Kaser, arXiv 1202.4961): two different prefixes have different chains but for a chance of about 2^-63.
+and Wegman 1979; Lemire and Kaser, arXiv 1202.4961): two different prefixes have the same chain with a probability of about 2^-63.
 Each step writes two chains to every new slot: the one before its token, read from the previous position's slot through the block
 table, and the one after it. The stamp of a slot in layer l is the high half of ``chain after * factors[l, kind]``, where kind is 0
-for the latent and 1 for the index key (multiply-shift hashing, Dietzfelbinger et al. 1997). The very launches that write an entry
-store its stamp (`Stamp`, an argument of kernels/cache_write.py). So a launch that is skipped, or that writes to another slot,
+for the latent and 1 for the index key (multiply-shift hashing, Dietzfelbinger et al. 1997). The launch that writes an entry also
+stores its stamp (`Stamp`, an argument of kernels/cache_write.py). So a launch that is skipped, or that writes to another slot,
 leaves a stamp that does not match.
 
 `check_cache` compares: stamps with chains, each chain with the one before it, the last chain with the one that the host computes
-from the request's tokens, and the bytes of full pages with the hash that was taken when they became full. What does not match goes
+from the request's tokens, and the bytes of full pages with the hash that was taken when they became full. Mismatches go
 to `Stamps.found`, which the host reads without waiting for the device.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from .checks import check_tensor
 from .registry import Preference, choose
-
-# Actions of a task of `check_cache`, and the kinds of mismatch in `Stamps.found`.
-RECORD_HASH, COMPARE_HASH = 1, 2
-LATENT, INDEX, CHAIN, TOKENS, LATENT_BYTES, INDEX_BYTES = range(6)
-FOUND_WORDS = 4  # of a row's record in `Stamps.found`
-
-
-class Stamp(NamedTuple):
-    """What a launch stores beside the entries that it writes: ``column[slots] = values``."""
-
-    column: torch.Tensor  # int32 [S], one stamp per slot
-    values: torch.Tensor  # int32 [T]
-
-
-class Stamps(NamedTuple):
-    """All stamps of L layers over P pages of `page_size` slots, S in all, and where mismatches are reported."""
-
-    page_size: int
-    chains: torch.Tensor  # int64 [S, 2]: the chain before and after each slot's token
-    columns: torch.Tensor  # int32 [L, 2, S]: stamps of latents and of index keys
-    hashes: torch.Tensor  # int64 [L, 2, P]: of the bytes of full pages
-    factors: torch.Tensor  # int64 [L, 2], odd
-    multipliers: torch.Tensor  # int64 [N], odd, by position; also by word of a page
-    # uint64 addresses as int64 [L, 2]: of each layer's latents and index keys, for compiled kernels
-    addresses: torch.Tensor
-    page_words: tuple[int, int]  # 64-bit words of a page of latents and of index keys
-    claims: torch.Tensor  # int64 [R]: the last step that reported a mismatch of each row of the batch
-    # int64 [2, 1 + R * FOUND_WORDS], on the device or in pinned memory of the host. A step uses the half that its number's parity
-    # says: first the number of a step that found a mismatch; then for each row (step, kind << 48 | layer << 32 | position,
-    # expected, found), where the first mismatch of a row in a step stays.
-    found: torch.Tensor
-    padding_page: int  # the page that padding rows of decode graphs write; it is not checked
+from .types import Stamps
 
 
 def multiplier_table(count: int) -> np.ndarray:
-    """The first `count` odd multipliers, uint64: SplitMix64 (Steele et al. 2014) of 1, 2, 3, …, with the lowest bit set."""
+    """Return the first `count` odd multipliers, uint64: SplitMix64 (Steele et al. 2014) of 1, 2, 3, …, with the lowest bit set."""
     with np.errstate(over="ignore"):
         z = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

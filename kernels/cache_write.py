@@ -10,10 +10,10 @@ With a `stamp`, the launch that writes the entries also stores their stamps (cac
 
 import torch
 
-from .cache_stamps import Stamp
 from .checks import FLOATS, check_tensor
 from .reference.quantize import GROUP
 from .registry import Preference, choose
+from .types import Stamp
 
 
 def latent_record_bytes(latent_dim: int, rope_dim: int) -> int:

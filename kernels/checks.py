@@ -12,7 +12,7 @@ def check_tensor(
     dtypes: Sequence[torch.dtype] | torch.dtype,
     device: torch.device | None = None,
 ) -> None:
-    """ValueError unless `tensor` has this shape (None: any size), one of these dtypes, this device, and contiguous last dims."""
+    """Check that `tensor` has this shape (None: any size), one of these dtypes, this device and contiguous last dims."""
     # This runs some fifty times a layer. Texts of errors that are not raised would be three quarters of its 4 us.
     sizes = tensor.shape
     if len(sizes) != len(shape) or any(map(_differs, shape, sizes)):
@@ -32,7 +32,7 @@ def _differs(expected: int | None, size: int) -> bool:
 
 
 def check_dtype(name: str, dtype: torch.dtype, allowed: Sequence[torch.dtype]) -> None:
-    """ValueError unless `dtype`, an argument that names the dtype of a result, is one of those that the kernels can store."""
+    """Raise a ValueError unless the kernels can store results of `dtype`, an argument called `name`."""
     if dtype not in allowed:
         raise ValueError(f"{name} is {dtype}; expected {' or '.join(str(d) for d in allowed)}")
 

@@ -1,10 +1,10 @@
-"""Dense attention: multi-head prefill, for contexts of which DSA selects every token, and absorbed decode over paged contexts."""
+"""Dense attention: multi-head prefill, where DSA selects every token, and absorbed decode over paged contexts."""
 
 import torch
 
 from .checks import FLOATS, check_tensor
 from .registry import Preference, choose, choose_implementation
-from .split_plan import SplitPlan
+from .types import SplitPlan
 
 _DECODE_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
@@ -18,7 +18,7 @@ def mha_prefill(
     *,
     backend: str | Preference = "auto",
 ) -> torch.Tensor:
-    """Causal attention of the last T of S tokens. `mask` (bool [T, S], true: attend) restricts it to a part of the causal mask.
+    """Attend causally with the last T of S tokens. `mask` (bool [T, S], true: attend) restricts it to a part of the causal mask.
 
     q [T, H, D], k [S, H, D], v [S, H, Dv] of one dtype -> [T, H, Dv] in that dtype. Logits and softmax are fp32.
     """
@@ -39,7 +39,7 @@ def mha_prefill(
 def plan_dense(
     cache_seqlens: torch.Tensor, s_q: int, heads: int, *, backend: str | Preference = "auto"
 ) -> SplitPlan | None:
-    """The split-KV plan of dense_mla_decode for [B, s_q, heads] queries; None where plans are not used. See plan_decode."""
+    """Make dense_mla_decode's split-KV plan for [B, s_q, heads] queries; None where plans are not used. See plan_decode."""
     if choose_implementation("dense_mla_decode", cache_seqlens.device, torch.bfloat16, backend).backend != "cuda":
         return None
     from .cuda.dense_mla import plan_dense as plan_on_cuda

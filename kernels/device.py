@@ -23,13 +23,13 @@ def check_device(name: str) -> str:
 
 @cache
 def is_hopper(device: torch.device) -> bool:
-    """Whether compiled sm_90a kernels run on this device (compute capability 9.0: H100, H200, H800, H20)."""
+    """Return whether compiled sm_90a kernels run on this device (compute capability 9.0: H100, H200, H800, H20)."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device) == (9, 0)
 
 
 @cache
 def describe(device: torch.device) -> str:
-    """A description of the device for error messages and the start-up log."""
+    """Describe the device for error messages and the start-up log."""
     if device.type != "cuda":
         threads = torch.get_num_threads()
         return f"{device.type} ({threads} {'thread' if threads == 1 else 'threads'})"

@@ -1,6 +1,6 @@
 """FlashMLA's public functions on top of these kernels: a drop-in replacement for `flash_mla`.
 
-Argument names and conventions are those of the library today: natural logsumexp, +inf for a row without keys. Not supported, with a
+Argument names and conventions are the library's today: natural logsumexp, +inf for a row without keys. Not supported, with a
 ValueError that says so: extra_k_cache and its arguments, q of 512 dims, lse_indexer, dense prefill and its backward pass. The
 interface of September 2025 is flash_mla_2025_09.
 """
@@ -13,7 +13,7 @@ import torch
 from .dense_mla import dense_mla_decode, plan_dense
 from .sparse_mla_decode import plan_decode, sparse_mla_decode
 from .sparse_mla_prefill import sparse_mla_prefill
-from .split_plan import SplitPlan
+from .types import SplitPlan
 
 VALUE_DIM = 512
 RECORD_BYTES = 656
@@ -28,7 +28,7 @@ class FlashMLASchedMeta:
 
 
 def get_mla_metadata(*args: Any, **kwargs: Any) -> tuple[FlashMLASchedMeta, None]:
-    """An empty schedule for flash_mla_with_kvcache; arguments of older interfaces are ignored."""
+    """Return an empty schedule for flash_mla_with_kvcache; arguments of older interfaces are ignored."""
     return FlashMLASchedMeta(), None
 
 

@@ -12,7 +12,7 @@ from .dense_mla import dense_mla_decode, plan_dense
 from .flash_mla import VALUE_DIM, check_dims, fp8_records, infinite_where_empty
 from .sparse_mla_decode import plan_decode, sparse_mla_decode
 from .sparse_mla_prefill import sparse_mla_prefill
-from .split_plan import SplitPlan
+from .types import SplitPlan
 
 
 def get_mla_metadata(
@@ -23,7 +23,7 @@ def get_mla_metadata(
     is_fp8_kvcache: bool = False,
     topk: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """tile_scheduler_metadata and num_splits, opaque int32 tensors, for cache_seqlens int32 [B].
+    """Return tile_scheduler_metadata and num_splits, opaque int32 tensors, for cache_seqlens int32 [B].
 
     num_q_tokens_per_head_k is s_q * H / num_heads_k. With topk (sparse attention), num_heads_q must be given.
     """
@@ -63,7 +63,7 @@ def flash_mla_with_kvcache(
     is_fp8_kvcache: bool = False,
     indices: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """As flash_mla.flash_mla_with_kvcache. -> out [B, s_q, H, 512], lse fp32 [B, H, s_q] (natural; +inf for a row without keys)."""
+    """flash_mla.flash_mla_with_kvcache of September 2025 -> out [B, s_q, H, 512], lse fp32 [B, H, s_q] (natural; +inf: no keys)."""
     check_dims(q, head_dim_v)
     scale = q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
     if indices is None:

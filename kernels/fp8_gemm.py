@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 
 from .checks import FLOATS, check_dtype, check_tensor
-from .quantize import Quantized
 from .registry import Preference, choose
+from .types import Quantized
 
 
 def fp8_gemm(
@@ -23,7 +23,7 @@ def fp8_gemm(
     out = sum over 128-wide slices of K of (a_slice @ weight_slice^T) * (activation scale * weight scale).
     a: values e4m3 [M, K], scales fp32 [M, ceil(K / 128)]; weight e4m3 [N, K], weight_scale fp32 [ceil(N / 128), ceil(K / 128)].
     beside_previous: `a` was complete before the previous operation on the stream began. A captured step may then run the product
-    beside that operation, instead of after it; the result is the same.
+    at the same time as that operation, instead of after it; the result is the same.
     """
     _check(a, weight, weight_scale)
     check_dtype("out_dtype", out_dtype, FLOATS)
@@ -40,7 +40,7 @@ def fp8_gemms(
     *,
     backend: str | Preference = "auto",
 ) -> list[torch.Tensor]:
-    """The product of a [M, K] with each of several weights (values [N, K] and block scales), as fp8_gemm gives it: [M, N] each."""
+    """Multiply a [M, K] by each of several weights (values [N, K] and block scales), like fp8_gemm -> [M, N] each."""
     for weight in weights:
         _check(a, *weight)
     check_dtype("out_dtype", out_dtype, FLOATS)

@@ -3,8 +3,8 @@
 import torch
 
 from .checks import FLOATS, check_dtype, check_tensor
-from .quantize import Quantized
 from .registry import Preference, choose
+from .types import Quantized
 
 
 def grouped_gemm(

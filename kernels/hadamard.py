@@ -40,7 +40,7 @@ def rotate_quantize(
     *,
     backend: str | Preference = "auto",
 ) -> Rotated:
-    """The indexer's queries: RoPE on the first dims of each head, the Hadamard transform with scale D^-0.5, FP8 quantisation.
+    """Make the indexer's queries: RoPE on each head's first dims, the Hadamard transform with scale D^-0.5, FP8 quantisation.
 
     x [T, H, D] fp32 or bf16, D a power of two; cos, sin [T, R/2] fp32 -> values [T, H, D], scales [T, H, ceil(D / 128)].
     RoPE is half-split (pairs i, i + R/2) unless `interleaved`. weights fp32 [T, H] are returned multiplied by the scales; they need

@@ -20,7 +20,7 @@ def check_indexer(
     ends: torch.Tensor,
     k_scale: torch.Tensor | None,
 ) -> None:
-    """ValueError if these are not the arguments of `indexer_logits`."""
+    """Raise a ValueError if these are not valid arguments of `indexer_logits`."""
     check_tensor("q", q, (None, None, None), _QUERY_DTYPES)
     rows, heads, width = q.shape
     check_tensor("k", k, (None, width), q.dtype, q.device)
@@ -29,7 +29,7 @@ def check_indexer(
     check_tensor("ends", ends, (rows,), torch.int32, q.device)
     if (k_scale is not None) != (q.dtype == torch.float8_e4m3fn):
         raise ValueError(
-            f"k_scale is {'missing' if k_scale is None else 'given'} for keys of {k.dtype}; expected for FP8 keys alone"
+            f"k_scale is {'missing' if k_scale is None else 'given'} for keys of {k.dtype}; expected only for FP8 keys"
         )
     if k_scale is not None:
         check_tensor("k_scale", k_scale, (k.shape[0],), torch.float32, q.device)

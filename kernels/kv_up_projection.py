@@ -6,8 +6,8 @@ The weights are the two halves of kv_b_proj, which are never quantised. Source: 
 import torch
 
 from .checks import FLOATS, check_tensor
-from .quantize import Quantized
 from .registry import Preference, choose
+from .types import Quantized
 
 
 def absorb_queries(
@@ -40,7 +40,7 @@ def expand_values(
 def expand_quantize(
     latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool = True, *, backend: str | Preference = "auto"
 ) -> Quantized:
-    """The values of all heads of a token in one row, rounded to the latents' dtype and quantised for the output projection.
+    """Return all heads' values of a token in one row, rounded to the latents' dtype and quantised for the output projection.
 
     latents [T, H, L], wv [H, v, L] of one dtype -> values [T, H * v], scales [T, ceil(H * v / 128)].
     """

@@ -1,47 +1,15 @@
-"""What follows the first projections of a layer: the norm of MLA's compressed query, and the cache entries of the new tokens.
+"""The step after a layer's first projections: the norm of MLA's compressed query, and the cache entries of the new tokens.
 
-In FP8 precision alone. One launch takes the place of those of five operations, whose formulas are in quantize.py, cache_write.py
+Only in FP8 precision. One launch replaces five operations, whose formulas are in quantize.py, cache_write.py
 and fp32_ops.py.
 """
 
-from typing import NamedTuple
-
 import torch
 
-from .cache_stamps import Stamp
 from .cache_write import check_stamp, index_record_bytes, latent_record_bytes
 from .checks import FLOATS, check_tensor
-from .quantize import Quantized
 from .registry import Preference, choose
-
-
-class Norms(NamedTuple):
-    """The fp32 weights of the norms, and what is added to the mean square or the variance."""
-
-    query: torch.Tensor  # [Q], RMSNorm
-    latent: torch.Tensor  # [L], RMSNorm
-    key: torch.Tensor  # [D], LayerNorm
-    key_bias: torch.Tensor  # [D]
-    eps: float  # of both RMSNorms
-    key_eps: float
-
-
-class Fp32Projection(NamedTuple):
-    """scale * x W^T in fp32, as `fp32_linear` computes it."""
-
-    x: torch.Tensor  # [T, hidden]
-    weight: torch.Tensor  # fp32 [N, hidden]
-    scale: float
-
-
-class Caches(NamedTuple):
-    """The FP8 caches of a layer, in the layouts of cache_write.py, and where the new tokens' entries go."""
-
-    latent: torch.Tensor  # uint8 [P, page, 1, L + L/128 * 4 + 2R]
-    keys: torch.Tensor  # uint8 [P, page, 1, D + 4], of the index keys
-    slots: torch.Tensor  # int64 [T], all different
-    latent_stamp: Stamp | None = None  # what is stored beside the entries (cache_stamps.py)
-    key_stamp: Stamp | None = None
+from .types import Caches, Fp32Projection, Norms, Quantized
 
 
 def norm_and_cache(

@@ -6,28 +6,12 @@ its neighbours did not share could be selected away.
 Source: DeepSeek-V3 report, section 3.3; DeepSeek-V3.2 config.json, quantization_config.
 """
 
-from typing import NamedTuple
-
 import torch
 
 from .checks import FLOATS, check_tensor
 from .reference import quantize as reference
 from .registry import Preference, choose
-
-
-class Quantized(NamedTuple):
-    """FP8 values and their scales, the operands of the GEMMs."""
-
-    values: torch.Tensor  # [..., D] float8_e4m3fn
-    scales: torch.Tensor  # [..., ceil(D / 128)] fp32
-
-
-class Normed(NamedTuple):
-    """Outputs of the fused residual-add, RMSNorm and FP8 quantisation."""
-
-    total: torch.Tensor  # [T, D]: the input of the norm, x or x + residual
-    rows: torch.Tensor  # [T, D]: the normed rows in x's dtype
-    quantized: Quantized  # the normed rows in FP8
+from .types import Normed, Quantized
 
 
 def quantize_blocks(x: torch.Tensor, ue8m0: bool = True, *, backend: str | Preference = "auto") -> Quantized:
@@ -89,7 +73,7 @@ def quantize_weight(weight: torch.Tensor, ue8m0: bool = True) -> Quantized:
 
 
 def dequantize_weight(weight: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """weight [N, K] e4m3 times its block scales [ceil(N / 128), ceil(K / 128)], in `dtype`."""
+    """Multiply a weight [N, K] e4m3 by its block scales [ceil(N / 128), ceil(K / 128)], in `dtype`."""
     check_tensor("weight", weight, (None, None), torch.float8_e4m3fn)
     blocks = tuple(-(-size // reference.GROUP) for size in weight.shape)
     check_tensor("scale", scale, blocks, torch.float32, weight.device)

@@ -1,6 +1,8 @@
 """The implementations of each operation, and which of them runs: chosen once per (device, dtype, backend), never silently.
 
-An implementation of operation ``f`` is the function ``f`` of ``kernels/<backend>/<module>.py``.
+An implementation of operation ``f`` is the function ``f`` of ``kernels/<backend>/<module>.py``. Only this table chooses one.
+`plan_decode` and `plan_dense` ask it which implementation will run and make that one's split-KV plan; they choose nothing.
+`converts_context` and `attends_as_decode` (sparse_mla_prefill.py) choose between two operations, not between implementations.
 """
 
 from collections.abc import Callable
@@ -34,7 +36,7 @@ class Implementation:
     """One implementation of an operation.
 
     `dtypes` and `width` (the last dimension) say which leading tensors it supports; None: all. `capturable`: it does not wait for
-    the device, so that a CUDA graph can hold it. `invariant`: the bits of a row of the result depend on that row's inputs alone, on
+    the device, so that a CUDA graph can hold it. `invariant`: the bits of a row of the result depend only on that row's inputs, on
     a CPU for the references and on a Hopper GPU for compiled ones (docs/determinism.md). `device`: of an implementation in
     kernels/invariant, the type of the devices that it is written for.
     """
@@ -48,7 +50,7 @@ class Implementation:
     device: Literal["cpu", "cuda"] = "cpu"
 
     def unsupported_reason(self, device: torch.device, dtype: torch.dtype, width: int | None = None) -> str | None:
-        """Why this implementation does not support such a leading tensor, or None if it does."""
+        """Return why this implementation does not support such a leading tensor, or None if it does."""
         if self.backend == "reference":
             return None
         if self.backend == INVARIANT and self.device == "cpu":
@@ -74,7 +76,7 @@ _gpu = partial(Implementation, INVARIANT, invariant=True, device="cuda")
 def _with_reference(
     module: str, *compiled: Implementation, invariant: str | bool = False
 ) -> tuple[Implementation, ...]:
-    """invariant: whether the reference is batch-invariant on a CPU, or the module of an implementation that is."""
+    """Append the reference. invariant: True if it is batch-invariant on a CPU, or the module of an implementation that is."""
     reference = Implementation("reference", module, capturable=False, invariant=invariant is True)
     if not isinstance(invariant, str):
         return *compiled, reference
@@ -174,7 +176,7 @@ OPERATIONS: dict[str, tuple[Implementation, ...]] = {
 
 
 def leading_dtype(operation: str, precision: str) -> torch.dtype:
-    """The dtype of the leading tensor that a model in exact, bf16 or fp8 precision passes to an operation."""
+    """Return the dtype of the leading tensor that a model in exact, bf16 or fp8 precision passes to an operation."""
     if precision == "exact" or operation.startswith(("select_topk", "route")):
         return torch.float32
     if precision == "fp8" and ("_gemm" in operation or operation.endswith("indexer_logits")):
@@ -183,10 +185,10 @@ def leading_dtype(operation: str, precision: str) -> torch.dtype:
 
 
 def preference_of(backend: str, deterministic: bool = False) -> Preference:
-    """The preference that a model with this backend passes to its operations.
+    """Return the preference that a model with this backend passes to its operations.
 
     "tile" or "cuda" runs where it has an implementation that supports the input, and the fastest other one elsewhere. An operation
-    that gets "tile" or "cuda" as a string, by contrast, runs that implementation or raises. deterministic: of whatever backend, but
+    that gets "tile" or "cuda" as a string, by contrast, runs that implementation or raises. deterministic: any backend, but
     batch-invariant.
     """
     check_names((backend,))
@@ -195,10 +197,9 @@ def preference_of(backend: str, deterministic: bool = False) -> Preference:
     return (backend, "auto") if backend in ("tile", "cuda") else (backend,)
 
 
-def _in_order(operation: str, preference: Preference, fastest: str | None) -> list[Implementation]:
-    """The implementations that `preference` allows, each once."""
-    implementations = sorted(OPERATIONS[operation], key=lambda one: one.backend != fastest)
-    return list(dict.fromkeys(one for name in preference for one in implementations if _allows(name, one)))
+def _in_order(operation: str, preference: Preference) -> list[Implementation]:
+    """Return the implementations that `preference` allows, each once."""
+    return list(dict.fromkeys(one for name in preference for one in OPERATIONS[operation] if _allows(name, one)))
 
 
 def _allows(name: str, implementation: Implementation) -> bool:
@@ -214,20 +215,18 @@ def choose_implementation(
     dtype: torch.dtype,
     backend: str | Preference,
     width: int | None = None,
-    fastest: str | None = None,
 ) -> Implementation:
-    """The implementation of `operation` for this device, dtype and width. ValueError, with the reasons, if none supports them.
+    """Return the implementation of `operation` for this device, dtype and width. ValueError, with the reasons, if none fits.
 
-    `backend`: one backend, or several in order of preference. `fastest`: the backend that "auto" tries first, for cases in which
-    it was measured to be the fastest.
+    `backend`: one backend, or several in order of preference.
     """
     preference = (backend,) if isinstance(backend, str) else backend
     check_names(preference)
     reasons = []
-    for implementation in _in_order(operation, preference, fastest):
+    for implementation in _in_order(operation, preference):
         reason = implementation.unsupported_reason(device, dtype, width)
         if INVARIANT in preference and implementation.backend == "reference" and device.type != "cpu":
-            reason = "reference is batch-invariant on a CPU alone"
+            reason = "reference is batch-invariant only on a CPU"
         if reason is None:
             return implementation
         reasons.append(reason)
@@ -243,17 +242,15 @@ def _load(operation: str, implementation: Implementation) -> Callable[..., Any]:
     return function
 
 
-def choose(
-    operation: str, tensor: torch.Tensor, backend: str | Preference, fastest: str | None = None
-) -> Callable[..., Any]:
-    """The function that runs `operation` for this leading tensor; the other arguments are those of choose_implementation."""
+def choose(operation: str, tensor: torch.Tensor, backend: str | Preference) -> Callable[..., Any]:
+    """Return the function that runs `operation` for this leading tensor. See choose_implementation for the other arguments."""
     # The width of other operations changes at every step: it would only fill the cache of choices.
     width = tensor.shape[-1] if any(one.width for one in OPERATIONS[operation]) else None
-    return _load(operation, choose_implementation(operation, tensor.device, tensor.dtype, backend, width, fastest))
+    return _load(operation, choose_implementation(operation, tensor.device, tensor.dtype, backend, width))
 
 
 def check_names(preference: Preference) -> None:
-    """ValueError if a name of `preference` is no backend."""
+    """Raise a ValueError if a name in `preference` is no backend."""
     for name in preference:
         if name not in (*BACKENDS, INVARIANT):
             raise ArgumentError("backend", f"{name!r}", f"one of {', '.join(BACKENDS)}")

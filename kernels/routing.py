@@ -1,20 +1,10 @@
 """MoE routing: the choice of experts, the sorting of rows by expert, and the weighted sum of the experts' outputs."""
 
-from typing import NamedTuple
-
 import torch
 
 from .checks import FLOATS, check_tensor
-from .quantize import Normed, Quantized
 from .registry import Preference, choose
-
-
-class ExpertGroups(NamedTuple):
-    """The order of the T * k (token, expert) pairs when they are sorted by expert. Made on the device, without waiting for it."""
-
-    sorted_token_ids: torch.Tensor  # int32 [T * k]: the token of each sorted row
-    inverse_permutation: torch.Tensor  # int32 [T, k]: the sorted row of each pair
-    offsets: torch.Tensor  # int32 [E + 1]: expert e has the sorted rows offsets[e] to offsets[e + 1]
+from .types import ExpertGroups, Normed, Quantized
 
 
 def route(

@@ -46,9 +46,9 @@ def select_topk_slots(
     *,
     backend: str | Preference = "auto",
 ) -> torch.Tensor:
-    """As select_topk, but returns cache slots instead of positions -> int32 [T, k], -1 for none.
+    """Return cache slots instead of select_topk's positions -> int32 [T, k], -1 for none.
 
-    record: int32 [T, 2, k], whose rows may lie apart; without starts alone. It is filled in the same launch, with the positions in
+    record: int32 [T, 2, k], whose rows may lie apart; only without starts. It is filled in the same launch, with the positions in
     ascending order and the bits of their logits; where there is no position, with -1 and anything.
     Position p of row t is slot block_table[t, p // page_size] * page_size + p % page_size. block_table int32 [T, pages] covers all
     positions of each row.
@@ -60,7 +60,7 @@ def select_topk_slots(
     if record is not None:
         check_tensor("record", record, (logits.shape[0], 2, k), torch.int32, logits.device)
         if starts is not None or (record.numel() and record.stride()[1:] != (k, 1)):
-            raise ValueError(f"record has strides {record.stride()}; expected (any, {k}, 1), and no starts beside it")
+            raise ValueError(f"record has strides {record.stride()}; expected (any, {k}, 1), and no starts")
     if logits.numel() == 0:
         if record is not None:
             record.fill_(-1)

@@ -6,7 +6,7 @@ from .cache_write import latent_record_bytes
 from .checks import FLOATS, check_tensor
 from .registry import INVARIANT, Preference, choose, choose_implementation
 from .sparse_mla_prefill import check_sparse_options
-from .split_plan import SplitPlan
+from .types import SplitPlan
 
 DECODE_TOPK_MULTIPLE = 64  # the compiled kernels process the selected keys in blocks of this size
 

@@ -4,9 +4,14 @@ import torch
 
 from .cache_write import latent_record_bytes
 from .checks import FLOATS, check_tensor
-from .registry import Preference, choose
+from .registry import INVARIANT, Preference, choose
 
 PREFILL_TOPK_MULTIPLE = 128  # the compiled kernels process the selected keys in blocks of this size
+
+# With at least MANY_HEADS heads, attention over a context that was converted to bf16 once is faster than over FP8 records, which
+# each query converts again, unless the context exceeds CONTEXT_PER_QUERY tokens per query. With 128 heads it saves about 0.3 us
+# per query (docs/log/attention-h100.md); the conversion takes about 1 ns per token.
+MANY_HEADS, CONTEXT_PER_QUERY = 64, 256
 
 
 def check_sparse_options(
@@ -56,18 +61,29 @@ def sparse_mla_prefill(
     if tokens == 0 or kv.shape[0] == 0 or indices.shape[2] == 0:
         empty = q.new_full((tokens, heads), float("-inf"), dtype=torch.float32)
         return q.new_zeros(tokens, heads, value_dim), empty, empty.clone()
-    implementation = choose("sparse_mla_prefill", q, backend, _fastest(q, kv))
+    implementation = choose("sparse_mla_prefill", q, backend)
     out, max_logits, lse = implementation(q, kv, indices, softmax_scale, value_dim, topk_length, attn_sink)
     return out, max_logits, lse
 
 
-def _fastest(q: torch.Tensor, kv: torch.Tensor) -> str:
-    """The backend that is the fastest over these keys on an H100 (docs/log/attention-h100.md).
+def converts_context(q: torch.Tensor, context: int, selected: int, *, backend: str | Preference = "auto") -> bool:
+    """Decide whether to convert a chunk's FP8 context to rows of q's dtype once, instead of each query's `selected` keys.
 
-    Over bf16 rows both are equally fast at 8K keys; beyond, CUDA is faster. Over an FP8 cache, tile first converts the slots to
-    bf16 rows, which takes about 0.65 ns per slot and saves 4 ns per query and head. CUDA converts keys while it attends; with few
-    heads memory bounds it, not that conversion.
+    q [T, H, D]; `context`: how many tokens the chunk's queries select from. Both ways give attention the same bits.
     """
     tokens, heads, _ = q.shape
-    conversion_pays = heads >= 64 and kv.shape[0] * kv.shape[1] <= 4 * tokens * heads and kv.is_contiguous()
-    return "tile" if kv.dtype == torch.uint8 and conversion_pays else "cuda"
+    if INVARIANT in backend and q.device.type == "cpu":  # the deterministic mode converts each key by itself
+        return context <= selected * tokens
+    return heads >= MANY_HEADS and context <= CONTEXT_PER_QUERY * tokens
+
+
+def attends_as_decode(q: torch.Tensor, *, backend: str | Preference = "auto") -> bool:
+    """Decide whether a prompt's queries q [T, H, D] must call `sparse_mla_decode`, so that they get the bits of decodes.
+
+    In the deterministic mode on a GPU, few heads' keys are divided by their places in the list, which only that operation does.
+    """
+    if INVARIANT not in backend or q.device.type != "cuda":
+        return False
+    from .cuda.sparse_mla_decode import FEW_HEADS
+
+    return q.shape[1] <= FEW_HEADS

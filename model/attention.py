@@ -9,15 +9,15 @@ Source: DeepSeek-V2 paper, section 2.1; V3.2 paper, section 2.1.
 import torch
 from torch import nn
 
-from ..kernels.cache_stamps import INDEX, LATENT
 from ..kernels.cache_write import gather_latents, write_latent_cache
 from ..kernels.dense_mla import mha_prefill
 from ..kernels.kv_up_projection import absorb_queries, expand_quantize, expand_values
-from ..kernels.norm_and_cache import Caches, Norms, norm_and_cache
+from ..kernels.norm_and_cache import norm_and_cache
 from ..kernels.reference.rope import rotate_interleaved
 from ..kernels.select_topk import positions_to_slots
 from ..kernels.sparse_mla_decode import sparse_mla_decode
 from ..kernels.sparse_mla_prefill import sparse_mla_prefill
+from ..kernels.types import INDEX, LATENT, Caches, Norms
 from .config import ModelConfig
 from .experiment import Experiments
 from .indexer import NORM_EPS, Indexer, IndexQueries, PrefillSharing
@@ -28,11 +28,11 @@ from .prefill_form import PrefillForm
 from .profiling import layer_part, profiler_range
 from .stages import stages
 
-LATENT_NORM_EPS = 1e-6  # for compressed queries and keys; rms_norm_eps is for the residual stream
+LATENT_NORM_EPS = 1e-6  # of the norms of compressed queries and keys; rms_norm_eps belongs to the residual stream
 
 
 class MultiHeadLatentAttention(nn.Module):
-    """One layer's attention: projections, writes to both caches, selection, and the form of attention that suits the sequence."""
+    """One layer's attention: projections, writes to both caches, selection, and the form of attention that suits each sequence."""
 
     def __init__(self, config: ModelConfig, compute: Compute, layer: int) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class MultiHeadLatentAttention(nn.Module):
         return query_norm(compressed), None
 
     def _selects_slots(self, metadata: AttentionMetadata) -> bool:
-        """Whether the decodes' selection is made as slots, because nothing but attention needs it."""
+        """Decide whether the top-k kernel writes the decodes' selection as slots: only attention needs it then."""
         return metadata.max_context > self.topk and metadata.on_selection is None and not metadata.experiments
 
     def _decode(
@@ -188,7 +188,7 @@ class MultiHeadLatentAttention(nn.Module):
         return self._values(self.attend_selected(absorbed, positions, prefill, cache), prefill.rows)
 
     def _selects_plainly(self, prefill: Prefill, metadata: AttentionMetadata) -> bool:
-        """Whether a chunk's selection is the indexer's, and nothing but attention needs it."""
+        """Decide whether a chunk's selection is the indexer's, and only attention needs it."""
         return prefill.length > self.topk and prefill.policy is None and metadata.on_selection is None
 
     def _choose(
@@ -199,7 +199,7 @@ class MultiHeadLatentAttention(nn.Module):
         metadata: AttentionMetadata,
         cache: LayerCache,
     ) -> Selection | None:
-        """The selection of each token of a prompt chunk, [t, K], or None for its whole context. It is also reported."""
+        """Choose and report the selection of each token of a prompt chunk, [t, K]. None: each selects its whole context."""
         if prefill.policy is not None:
             assert queries is not None
             return self.experiments.select(absorbed, queries, prefill, metadata, cache)
@@ -217,7 +217,7 @@ class MultiHeadLatentAttention(nn.Module):
     def attend_selected(
         self, q: torch.Tensor, positions: torch.Tensor, prefill: Prefill, cache: LayerCache
     ) -> torch.Tensor:
-        """Absorbed queries q [t, H, L + rope] over context positions int32 [t, K] (-1: none) -> attended latents [t, H, L]."""
+        """Attend with absorbed queries q [t, H, L + rope] to context positions int32 [t, K] (-1: none) -> latents [t, H, L]."""
         kv, indices, backend = cache.latent, positions, self.compute.backend
         counts = None if prefill.policy is not None else prefill.selected_counts(positions.shape[1])
         if self.form.attends_as_decode(q):
@@ -252,7 +252,7 @@ class MultiHeadLatentAttention(nn.Module):
         cache: LayerCache,
         selection: Selection | None,
     ) -> Operand:
-        """The heads' values in the multi-head form over the whole context, masked by `selection`, or causally if it is None."""
+        """Attend in the multi-head form to the whole context, masked by `selection`, or causally if it is None -> heads' values."""
         mask = None if selection is None else selection.mask(prefill.length)
         context = gather_latents(
             cache.latent, prefill.context_slots, self.latent_dim, q.dtype, backend=self.compute.backend
@@ -269,7 +269,7 @@ class MultiHeadLatentAttention(nn.Module):
 
     @layer_part("attention")
     def _absorb(self, q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, rows: slice) -> torch.Tensor:
-        """Queries of some rows, which attend to latents: [q_nope @ Wk | rotated q_rope], [T, H, L + rope]."""
+        """Absorb the key projection into queries: [q_nope @ Wk | rotated q_rope], [T, H, L + rope]."""
         wk, _ = self.kv_b_proj.halves()
         absorbed = absorb_queries(q, cos, sin, wk, backend=self.compute.backend)
         stages(self.layer, rows, query_rope=absorbed[..., self.latent_dim :])
@@ -277,7 +277,7 @@ class MultiHeadLatentAttention(nn.Module):
 
     @layer_part("attention")
     def _values(self, latents: torch.Tensor, rows: slice) -> Operand:
-        """Attended latents [t, H, L] of some rows -> the heads' values [t, H * v], as an input of o_proj."""
+        """Project attended latents [t, H, L] to the heads' values [t, H * v], as an input of o_proj."""
         _, wv = self.kv_b_proj.halves()
         if self.compute.quantized:
             stages(self.layer, rows, attention_heads=lambda: torch.einsum("thl,hvl->thv", latents, wv))

@@ -15,8 +15,7 @@ from .stages import is_traced, stages
 class Block(nn.Module):
     """h + attention(norm(h)), then h + mlp(norm(h)).
 
-    A sublayer's output is pending until the next norm adds it to the residual stream, in one pass over both. The experts' outputs
-    of a few tokens, and the parts of several ranks, are not even summed until then.
+    The residual add is fused into the next norm. So is the sum of the experts' outputs of a few tokens, and the sum over ranks.
     """
 
     def __init__(self, config: ModelConfig, compute: Compute, layer: int) -> None:
@@ -65,7 +64,7 @@ class Block(nn.Module):
 
 
 def _norm(norm: RMSNorm, h: torch.Tensor, update: Update | None) -> tuple[torch.Tensor, torch.Tensor, Operand]:
-    """h plus the update; that, normed; and the same as an operand."""
+    """Return h plus the update, this sum normed, and the norm as an operand."""
     if update is None or isinstance(update, torch.Tensor):
         return norm.with_operand(h, update)
     return update.norm(h, norm)

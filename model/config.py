@@ -72,7 +72,7 @@ class ModelConfig:
         _check(self)
 
     def with_overrides(self, **overrides: Any) -> "ModelConfig":
-        """This configuration with some fields replaced. Raises ConfigError for unknown names and for bad values."""
+        """Replace some fields. Raises ConfigError for unknown names and for bad values."""
         names = {field.name for field in fields(self)}
         for key in overrides:
             if key not in names:
@@ -80,7 +80,7 @@ class ModelConfig:
         return replace(self, **overrides)
 
     def check_precision(self, precision: str) -> None:
-        """Raises ConfigError unless this model can run in `precision`: the FP8 byte layouts fix some dimensions."""
+        """Raise ConfigError unless this model can run in `precision`: the FP8 byte layouts fix some dimensions."""
         if precision not in PRECISIONS:
             raise ConfigError(f"precision is {precision!r}; expected one of {', '.join(PRECISIONS)}")
         if precision != "fp8":
@@ -107,12 +107,12 @@ class ModelConfig:
         return self.qk_head_dim**-0.5 * mscale * mscale
 
     def is_dense(self, layer: int) -> bool:
-        """Whether this layer has a dense MLP instead of experts."""
+        """Return whether this layer has a dense MLP instead of experts."""
         return layer < self.first_k_dense_replace
 
 
 def _wrong(config: Any, key: str, expected: str) -> ConfigError:
-    """The one-line error about a field of `config`."""
+    """Make the one-line error about a field of `config`."""
     return ConfigError(f"{key} is {short_repr(getattr(config, key))}; expected {expected}")
 
 
@@ -122,7 +122,7 @@ _MAXIMUM = 2**31 - 1  # ids, positions and slots are int32 in the kernels
 
 
 def _check(config: ModelConfig) -> None:
-    """Raises ConfigError for the first field whose type or value this program cannot run."""
+    """Raise ConfigError for the first field whose type or value this program cannot run."""
     for field in fields(config):
         value = getattr(config, field.name)
         if field.type is int:

@@ -1,11 +1,11 @@
-"""What this package raises about its inputs: one line that names what is wrong, its value and what is expected."""
+"""Errors about inputs: one line that names what is wrong, its value and what is expected."""
 
 from pathlib import Path
 from typing import Any
 
 
 def short_repr(value: Any, limit: int = 80) -> str:
-    """repr(value), on one line and with its middle left out beyond `limit` characters: values come from untrusted files."""
+    """Return repr(value) without its middle beyond `limit` characters: values come from untrusted files."""
     text = repr(value)
     return text if len(text) <= limit else f"{text[: limit // 2]}…{text[-limit // 2 :]}"
 
@@ -22,5 +22,5 @@ class CheckpointError(ValueError):
 
 
 def refuse(error: CheckpointError) -> None:
-    """Raise the error: what loading does with the first problem. A report of all problems has another function in its place."""
+    """Raise the error. Loading stops so at the first problem; a report of all problems passes another function instead."""
     raise error

@@ -19,7 +19,7 @@ from .metadata import AttentionMetadata, LayerCache, Prefill, Selection
 from .rope import RotaryEmbedding
 from .selection_policy import SelectionPolicy, Span
 
-# Of selections that are wider than index_topk; the sparse kernels process keys in blocks of 64 or 128.
+# Selections wider than index_topk have multiples of this width: the sparse kernels process keys in blocks of 64 or 128.
 WIDTH_MULTIPLE = 128
 
 
@@ -32,7 +32,7 @@ class Experiments:
     def select(
         self, absorbed: Later, queries: IndexQueries, chunk: Prefill, metadata: AttentionMetadata, cache: LayerCache
     ) -> Selection:
-        """The selection of each token of a chunk whose request has a policy, [t, K]; it is also reported."""
+        """Choose and report the selection of each token of a chunk whose request has a policy, [t, K]."""
         with_scores = metadata.on_selection is not None
         selection = select_under_policy(self.config, self.indexer, queries, chunk, cache, with_scores)
         assert chunk.policy is not None
@@ -49,11 +49,11 @@ class Experiments:
         metadata: AttentionMetadata,
         cache: LayerCache,
     ) -> torch.Tensor:
-        """The decodes' selections [B, K], those with a policy replaced by what it selects."""
+        """Replace the rows of decodes with a policy in the decodes' selections [B, K]."""
         for b, chunk in metadata.experiments.items():
             assert queries is not None
             chosen = self.select(partial(absorbed().narrow, 0, b, 1), queries, chunk, metadata, cache).positions
-            # Columns that hold -1 alone are left out where possible: the same sums as in an ordinary step, bit by bit.
+            # Columns that hold only -1 are left out where possible, so that sums have the same bits as in an ordinary step.
             positions = widened(positions, max(positions.shape[1], int((chosen >= 0).sum())))
             positions[b] = widened(chosen, positions.shape[1])[0]
         return positions
@@ -67,7 +67,7 @@ def select_under_policy(
     cache: LayerCache,
     with_scores: bool,
 ) -> Selection:
-    """The selection of each token of a chunk, or of a decode, by `chunk.policy`: [t, K], positions first, K at least index_topk."""
+    """Select for each token of a chunk, or of a decode, by `chunk.policy`: [t, K], positions first, K at least index_topk."""
     policy, count = chunk.policy, chunk.length - chunk.start
     assert policy is not None
     changed = policy.selector != "indexer" or policy.topk is not None or bool(policy.forbidden or policy.pinned)
@@ -95,14 +95,14 @@ def select_under_policy(
 
 
 def widened(positions: torch.Tensor, width: int) -> torch.Tensor:
-    """int32 [R, K] -> [R, width]: with more columns of -1, or without columns at the end, which the caller knows to be -1."""
+    """int32 [R, K] -> [R, width]: add columns of -1, or drop last columns, which the caller knows to be -1."""
     return F.pad(positions, (0, width - positions.shape[1]), value=-1)
 
 
 def selected_mass(
     config: ModelConfig, q: torch.Tensor, selection: Selection, chunk: Prefill, cache: LayerCache
 ) -> torch.Tensor:
-    """The share of dense attention's mass that falls on the selected positions: absorbed queries q [t, H, D] -> fp32 [t, H].
+    """Measure the share of dense attention's mass on the selected positions: absorbed queries q [t, H, D] -> fp32 [t, H].
 
     sum over selected s of softmax(q . k[s] * scale), where the softmax runs over all s up to the query.
     """
@@ -128,7 +128,7 @@ def _choose(
     cache: LayerCache,
     with_scores: bool,
 ) -> Selection:
-    """The selection of a chunk whose tokens are all affected. Logits are computed for a bounded number of rows at a time."""
+    """Select for a chunk whose tokens are all affected. Logits are computed for a bounded number of rows at a time."""
     count = chunk.length - chunk.start
     step = max(1, LOGITS_BYTES // (4 * chunk.length))
     width = min(policy.width(chunk.length, indexer.topk), chunk.length)
@@ -160,7 +160,7 @@ def _index_scores(indexer: Indexer, queries: IndexQueries, chunk: Prefill, cache
 def _wrong_rope_scores(
     config: ModelConfig, indexer: Indexer, queries: IndexQueries, chunk: Prefill, cache: LayerCache
 ) -> torch.Tensor:
-    """`_index_scores` in fp32, of queries and keys with RoPE in the other layout: turned back, and rotated again."""
+    """`_index_scores` in fp32 with RoPE in the other layout: queries and keys are turned back, and rotated again."""
     backend, rows = preference_of("reference", indexer.compute.deterministic), chunk.rows
     keys, scales = gather_index_keys(cache.index, chunk.context_slots, backend=indexer.compute.backend)
     positions = torch.arange(chunk.length, device=keys.device)
@@ -178,15 +178,15 @@ def _wrong_rope_scores(
 
 
 def _preferred(logits: torch.Tensor, chunk: Prefill, policy: SelectionPolicy) -> torch.Tensor:
-    """The logits with pinned positions above all others, and without the forbidden ones."""
+    """Put pinned positions above all others, and forbidden ones below."""
     for value, spans in ((float("inf"), policy.pinned), (float("-inf"), policy.forbidden)):
         for span in spans:
-            logits = torch.where(_seen_behind(span, chunk, logits), value, logits)
+            logits = torch.where(_seen_after(span, chunk, logits), value, logits)
     return logits
 
 
-def _seen_behind(span: Span, chunk: Prefill, logits: torch.Tensor) -> torch.Tensor:
-    """bool [t, S]: columns of the span, in the rows of queries behind it."""
+def _seen_after(span: Span, chunk: Prefill, logits: torch.Tensor) -> torch.Tensor:
+    """bool [t, S]: columns of the span, in the rows of queries after it."""
     positions = torch.arange(logits.shape[1], device=logits.device)
     inside = (positions >= span[0]) & (positions < span[1])
     return inside & (chunk.ends[:, None] > span[1])

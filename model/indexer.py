@@ -9,21 +9,19 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import nn
 
-from ..kernels.cache_stamps import INDEX
 from ..kernels.cache_write import gather_index_keys, write_index_cache
 from ..kernels.fp32_ops import fp32_linear, layer_norm
 from ..kernels.hadamard import rotate_quantize
 from ..kernels.indexer_logits import indexer_logits, paged_indexer_logits
-from ..kernels.indexer_topk import indexer_topk, rows_at_a_time, takes_one_pass
-from ..kernels.norm_and_cache import Fp32Projection
-from ..kernels.quantize import Quantized
+from ..kernels.indexer_topk import rows_at_a_time
 from ..kernels.reference.rope import rotate_index
 from ..kernels.select_topk import select_topk, select_topk_slots
+from ..kernels.types import INDEX, Fp32Projection, Quantized
 from .config import ModelConfig
 from .layers import Compute, Linear, parameter
 from .metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Prefill, Selection
 from .profiling import layer_part, profiler_range
-from .stages import is_traced, stages
+from .stages import stages
 
 NORM_EPS = 1e-6
 
@@ -54,7 +52,7 @@ class Fp32Linear(nn.Module):
         return fp32_linear(x, self.weight, scale, backend=self.compute.fp32_backend)
 
     def is_shared(self, tokens: int) -> bool:
-        """Whether several ranks compute their part of so many tokens each."""
+        """Return whether each of several ranks computes its part of this number of tokens."""
         return False
 
 
@@ -69,10 +67,10 @@ class PrefillSharing(Protocol):
     """Lets the ranks of a job share the tokens of a prompt chunk. model/parallel/prefill.py implements it."""
 
     def select(self, queries: IndexQueries, prefill: Prefill, cache: LayerCache, with_scores: bool) -> Selection:
-        """As `Indexer.select_prefill`."""
+        """Do as `Indexer.select_prefill` does."""
 
     def attend(self, q: torch.Tensor, queries: IndexQueries, prefill: Prefill, cache: LayerCache) -> torch.Tensor:
-        """Absorbed queries q [t, H, L + rope] over the tokens that the indexer selects for them -> latents [t, H, L]."""
+        """Select, and attend with absorbed queries q [t, H, L + rope] -> latents [t, H, L]."""
 
 
 class Indexer(nn.Module):
@@ -100,7 +98,7 @@ class Indexer(nn.Module):
         write_index_cache(keys, cos, sin, cache.index, metadata.slots, self.interleaved, stamp, backend=backend)
 
     def weights_projection(self, x: torch.Tensor) -> Fp32Projection | None:
-        """The projection of x [T, hidden] to the heads' weights, unless ranks share it."""
+        """Return the projection of x [T, hidden] to the heads' weights; None if ranks share it."""
         if self.weights_proj.is_shared(x.shape[0]):
             return None
         return Fp32Projection(x, self.weights_proj.weight, self.weights_scale)
@@ -114,7 +112,7 @@ class Indexer(nn.Module):
         sin: torch.Tensor,
         weights: torch.Tensor | None = None,
     ) -> IndexQueries:
-        """x [T, hidden]; q [T, H_i * D], wq_b's outputs for MLA's compressed query, normed; the heads' weights if known."""
+        """Rotate and quantise index queries: x [T, hidden]; q [T, H_i * D], wq_b's outputs; the heads' weights, if known."""
         q = q.unflatten(1, (self.heads, self.head_dim))
         if weights is None:
             weights = self.weights_proj(x, self.weights_scale)
@@ -132,7 +130,7 @@ class Indexer(nn.Module):
         return IndexQueries(rotated.values, rotated.weights)
 
     def select_decodes(self, queries: IndexQueries | None, metadata: AttentionMetadata, cache: LayerCache) -> Selection:
-        """The selection of each decode, [B, K]. queries None: every context fits in index_topk."""
+        """Select for each decode, [B, K]. queries None: every context fits in index_topk."""
         lengths = metadata.lengths[: metadata.decodes]
         if queries is None:
             positions = torch.arange(metadata.max_context, dtype=torch.int32, device=lengths.device)
@@ -143,7 +141,7 @@ class Indexer(nn.Module):
     def select_decode_slots(
         self, queries: IndexQueries, metadata: AttentionMetadata, cache: LayerCache
     ) -> torch.Tensor:
-        """The same selection as cache slots, int32 [B, K], which the top-k kernel can write directly."""
+        """Make the same selection as cache slots, int32 [B, K], which the top-k kernel writes directly."""
         lengths = metadata.lengths[: metadata.decodes]
         logits = self._decode_logits(queries, metadata, cache)
         table = metadata.block_table[: metadata.decodes]
@@ -161,7 +159,7 @@ class Indexer(nn.Module):
 
     @layer_part("indexer")
     def _decode_logits(self, queries: IndexQueries, metadata: AttentionMetadata, cache: LayerCache) -> torch.Tensor:
-        """Scores of each decode's context, fp32 [B, S]."""
+        """Score each decode's context, fp32 [B, S]."""
         count = metadata.decodes
         logits = paged_indexer_logits(
             queries.q[:count, None],
@@ -178,16 +176,10 @@ class Indexer(nn.Module):
     def select_prefill(
         self, queries: IndexQueries, prefill: Prefill, cache: LayerCache, with_scores: bool = False
     ) -> Selection:
-        """The selection of each token of a prompt chunk, [t, K]."""
+        """Select for each token of a prompt chunk, [t, K]."""
         keys, scales = gather_index_keys(cache.index, prefill.context_slots, backend=self.compute.backend)
         q, weights = queries.q[prefill.rows], queries.weights[prefill.rows]
         starts, ends = prefill.starts, prefill.ends
-        if not (with_scores or is_traced()) and takes_one_pass(q, keys, self.topk, self.compute.backend):
-            assert scales is not None
-            with profiler_range(f"layer {self.layer}/indexer"):
-                return Selection(
-                    indexer_topk(q, keys, weights, starts, ends, scales, self.topk, backend=self.compute.backend)
-                )
         step = rows_at_a_time(prefill.length)
         parts = []
         for first in range(0, q.shape[0], step):

@@ -10,10 +10,10 @@ from torch import nn
 from ..kernels import quantize
 from ..kernels.fp8_gemm import fp8_gemm, fp8_gemms
 from ..kernels.linear import linear
-from ..kernels.quantize import Quantized
 from ..kernels.reference.linear import linear as library_linear
 from ..kernels.reference.quantize import rms_norm
 from ..kernels.registry import Preference
+from ..kernels.types import Quantized
 from .config import FP8_BLOCK, ModelConfig, Precision, blocks
 
 Operand = torch.Tensor | Quantized  # input of a projection: in fp8 precision, FP8 values with scales
@@ -31,7 +31,7 @@ class Compute:
     backend: Preference
     device: torch.device
     ue8m0: bool = True
-    deterministic: bool = False  # one arithmetic for a token in every batch, chunk and step (docs/determinism.md)
+    deterministic: bool = False  # a token's arithmetic is the same in every batch, chunk and step (docs/determinism.md)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -44,16 +44,16 @@ class Compute:
 
     @property
     def fp32_backend(self) -> Preference:
-        """For `fp32_linear`. In exact precision the reference, which multiplies more precisely on a GPU than a kernel does."""
+        """The backend of `fp32_linear`: in exact precision the reference, which is more precise on a GPU than a kernel."""
         return ("reference",) if self.precision == "exact" and not self.deterministic else self.backend
 
     def operand(self, x: torch.Tensor) -> Operand:
-        """x [..., D] as an input of projections. Several projections of one x share the result."""
+        """Make x [..., D] an input of projections, which all projections of one x share."""
         return quantize.quantize_blocks(x, self.ue8m0, backend=self.backend) if self.quantized else x
 
 
 def parameter(*shape: int, dtype: torch.dtype, device: torch.device) -> nn.Parameter:
-    """An uninitialised weight, which the checkpoint fills."""
+    """Allocate a weight, which the checkpoint fills."""
     return nn.Parameter(torch.empty(*shape, dtype=dtype, device=device), requires_grad=False)
 
 
@@ -153,7 +153,7 @@ class KVUpProjection(nn.Module):
 
 
 def projections(x: Operand, *linears: Linear) -> list[torch.Tensor]:
-    """Several projections of the same x [T, inputs] -> [T, outputs] each. A few rows in FP8 need one launch for all of them."""
+    """Compute several projections of x [T, inputs] -> [T, outputs] each. A few rows in FP8 need one launch for all."""
     if not isinstance(x, Quantized) or any(linear.parts > 1 for linear in linears):
         return [linear(x) for linear in linears]
     compute = linears[0].compute
@@ -162,7 +162,7 @@ def projections(x: Operand, *linears: Linear) -> list[torch.Tensor]:
 
 
 def joined(parts: list[Operand]) -> Operand:
-    """The rows of several operands, in order."""
+    """Concatenate the rows of several operands."""
     if len(parts) == 1:
         return parts[0]
     quantized = [part for part in parts if isinstance(part, Quantized)]
@@ -189,7 +189,7 @@ class RMSNorm(nn.Module):
     def with_operand(
         self, x: torch.Tensor, residual: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor, Operand]:
-        """x [T, D] plus `residual` if there is one; that sum, normed; and the normed sum as an input of projections."""
+        """Return x [T, D] plus `residual` if there is one, this sum normed, and the norm as an input of projections."""
         if self.compute.quantized:
             ue8m0, backend = self.compute.ue8m0, self.compute.backend
             return quantize.rms_norm_quantize(x, self.weight, self.eps, ue8m0, residual, backend=backend)
@@ -199,13 +199,13 @@ class RMSNorm(nn.Module):
 
 
 class Pending(Protocol):
-    """A sublayer's output [T, D] of which a sum is still to be made, which the next norm can do on the way."""
+    """A sublayer's output [T, D] as terms that the next norm can sum in its own pass."""
 
     def sum(self, compute: Compute) -> torch.Tensor:
         """The output, [T, D]."""
 
     def norm(self, residual: torch.Tensor, norm: RMSNorm) -> tuple[torch.Tensor, torch.Tensor, Operand]:
-        """What `norm.with_operand(residual, output)` returns."""
+        """Return the same as `norm.with_operand(residual, output)`."""
 
 
 Update = torch.Tensor | Pending  # a sublayer's output

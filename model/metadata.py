@@ -4,9 +4,9 @@ A step processes T new tokens of B sequences, concatenated. Sequences with exact
 those with a prompt chunk ("prefills"). A sequence's context is every token it has so far, including the new ones. Its cache
 entries lie in pages; entry s of sequence b has slot ``block_table[b, s // PAGE_SIZE] * PAGE_SIZE + s % PAGE_SIZE``.
 
-A request that verifies k drafted tokens is k + 1 decodes here: sequences with the same pages, of which each is longer by one token
-than the one before it. A layer caches all new tokens before it attends, so each of them sees those before it, and is computed as
-it would be in a step of its own. Any number of drafts, another one for each request, is possible beside prompt chunks.
+A request that verifies k drafted tokens is k + 1 decodes here: sequences with the same pages, each one token longer than the one
+before. A layer caches all new tokens before it attends, so each token sees the earlier ones, as in a step of its own. Each request
+may have its own number of drafts, and prompt chunks may follow in the same step.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,8 +17,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import torch
 
-from ..kernels.cache_stamps import Stamp
-from ..kernels.split_plan import SplitPlan
+from ..kernels.types import SplitPlan, Stamp
 from .selection_policy import SelectionPolicy
 
 PAGE_SIZE = 64  # tokens; the page size that the public FP8 MLA cache format fixes
@@ -75,7 +74,7 @@ class LayerCache:
 
     latent: torch.Tensor  # [P, 64, 1, 656] uint8, or [P, 64, 1, kv_lora_rank + rope] bf16 / fp32
     index: torch.Tensor  # [P, 64, 1, 132] uint8 (keys of a page first, then its scales), or [P, 64, 1, 128] bf16 / fp32
-    # With checks (kernels/cache_stamps.py): int32 [P * 64] for the latents and for the index keys, one stamp a slot.
+    # int32 [P * 64] for the latents and for the index keys: a value per slot (kernels/cache_stamps.py), if the step writes any.
     stamps: tuple[torch.Tensor, torch.Tensor] | None = None
 
 
@@ -90,7 +89,7 @@ class Prefill:
     policy: SelectionPolicy | None = None
 
     def part(self, first: int, stop: int) -> "Prefill":
-        """Its tokens `first` to `stop`, as a chunk whose context ends with them."""
+        """Return its tokens `first` to `stop` as a chunk whose context ends with them."""
         rows, length = slice(self.rows.start + first, self.rows.start + stop), self.start + stop
         return Prefill(rows, self.start + first, length, self.context_slots[:length], self.policy)
 
@@ -105,14 +104,14 @@ class Prefill:
         return torch.zeros_like(self.ends)
 
     def selected_counts(self, topk: int) -> torch.Tensor | None:
-        """How many keys each token selects, int32 [t]: all of its context, up to `topk`. None if that is `topk` for all of them.
+        """Count the keys that each token selects, int32 [t]: its context, at most `topk`. None if all select `topk`.
 
-        A selection lists its positions first, so kernels need not look at the columns after that many.
+        A selection lists its positions first, so kernels need not look at the columns after this count.
         """
         return None if self.start + 1 >= topk else self.ends.clamp(max=topk)
 
     def causal_positions(self) -> torch.Tensor:
-        """The selection of a chunk whose whole context fits: int32 [t, length], -1 after each token's own position."""
+        """Select everything: int32 [t, length], -1 after each token's own position."""
         positions = torch.arange(self.length, dtype=torch.int32, device=self.context_slots.device)
         return torch.where(positions <= positions[self.start :, None], positions, -1)
 
@@ -137,9 +136,10 @@ class AttentionMetadata:
     # int32 [B, L, 2, K], rows of [L, 2, K] contiguous: where each layer's selector also writes what every decode selects, positions
     # in ascending order, and the bits of their scores. Only in steps whose contexts need a selection, in place of `on_selection`.
     record: torch.Tensor | None = None
-    # Experiments: one entry for each of the B sequences, None for an ordinary one. Empty if all are; never in a CUDA graph.
+    # Other selections than the indexer's: one entry for each of the B sequences, None for an ordinary one. Empty if all are
+    # ordinary; never in a CUDA graph.
     policies: tuple[SelectionPolicy | None, ...] = ()
-    # With checks of the caches: 2 L tensors int32 [T], the stamps of the new tokens' latents and index keys layer by layer.
+    # 2 L tensors int32 [T]: values that are written next to the new tokens' latents and index keys, layer by layer. Empty: none.
     stamps: tuple[torch.Tensor, ...] = ()
 
     def record_of(self, layer: int) -> torch.Tensor | None:
@@ -147,12 +147,12 @@ class AttentionMetadata:
         return None if self.record is None or layer >= self.record.shape[1] else self.record[: self.decodes, layer]
 
     def report(self, layer: int, rows: slice, selection: Selection) -> None:
-        """Report what these rows of the T tokens attend to, if that is recorded."""
+        """Report what these rows of the T tokens attend to, if the step has an `on_selection`."""
         if self.on_selection is not None:
             self.on_selection(layer, torch.arange(rows.start, rows.stop), selection)
 
     def stamp(self, cache: LayerCache, layer: int, kind: int) -> Stamp | None:
-        """What the launch that writes a layer's latents (kind 0) or index keys (1) stores beside them."""
+        """Return the values that the launch writing a layer's latents (kind 0) or index keys (1) stores next to them."""
         return Stamp(cache.stamps[kind], self.stamps[2 * layer + kind]) if self.stamps and cache.stamps else None
 
     @cached_property
@@ -171,7 +171,7 @@ class AttentionMetadata:
 
     @cached_property
     def experiments(self) -> dict[int, Prefill]:
-        """By number, the decodes with a policy. They read their context as a chunk of a prompt does."""
+        """The decodes with a policy, by number. They read their context as a prompt chunk does."""
         numbers = range(min(self.decodes, len(self.policies)))
         return {b: self._sequence(b, b) for b in numbers if self.policies[b] is not None}
 
@@ -183,7 +183,7 @@ class AttentionMetadata:
 
 
 def context_slots(pages: torch.Tensor, length: int) -> torch.Tensor:
-    """Slots (int64 [length]) of a sequence's first `length` tokens, from its row of the block table (int32 [pages])."""
+    """Return the slots (int64 [length]) of a sequence's first `length` tokens, from its row of the block table (int32 [pages])."""
     offsets = torch.arange(PAGE_SIZE, device=pages.device)
     count = -(-length // PAGE_SIZE)
     return (pages[:count].long()[:, None] * PAGE_SIZE + offsets).flatten()[:length]

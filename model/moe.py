@@ -10,8 +10,8 @@ from torch import nn
 
 from ..kernels.fp32_ops import fp32_linear
 from ..kernels.grouped_gemm import grouped_gemm, grouped_gemm_with_shared
-from ..kernels.quantize import Quantized
-from ..kernels.routing import ExpertGroups, combine_experts, combine_norm_quantize, route, route_and_group
+from ..kernels.routing import combine_experts, combine_norm_quantize, route, route_and_group
+from ..kernels.types import ExpertGroups, Quantized
 from .config import FP8_BLOCK, ModelConfig, blocks
 from .layers import MLP, Compute, Operand, RMSNorm, Update, gated, parameter
 from .profiling import profiler_range
@@ -59,7 +59,7 @@ class Router(nn.Module):
 
 
 class ExpertOutputs(NamedTuple):
-    """What a layer's experts have computed for T tokens, before it is summed."""
+    """The outputs of a layer's experts for T tokens, before they are summed."""
 
     rows: torch.Tensor  # [T * k, D], sorted by expert
     groups: ExpertGroups
@@ -71,7 +71,7 @@ class ExpertOutputs(NamedTuple):
         return combine_experts(*self, backend=compute.backend)
 
     def norm(self, residual: torch.Tensor, norm: RMSNorm) -> tuple[torch.Tensor, torch.Tensor, Operand]:
-        """The sum added to the residual stream [T, D], normed, as an operand: what `RMSNorm.with_operand` returns for the sum."""
+        """Return the same as `RMSNorm.with_operand` for the residual stream [T, D] and the sum."""
         compute = norm.compute
         return combine_norm_quantize(*self, residual, norm.weight, norm.eps, compute.ue8m0, backend=compute.backend)
 
@@ -98,7 +98,7 @@ class Experts(nn.Module):
 
     @property
     def count(self) -> int:
-        """How many experts this rank has."""
+        """The number of this rank's experts."""
         return self.gate_up_proj.shape[0]
 
     def forward(self, x: Operand, weights: torch.Tensor, groups: ExpertGroups, shared: MLP | None) -> ExpertOutputs:
@@ -120,7 +120,7 @@ class Experts(nn.Module):
         return ExpertOutputs(own, groups, weights, dense)
 
     def fuses(self, shared: MLP | None) -> bool:
-        """Whether the shared expert has the shape of a routed one, so that one grouped GEMM can compute both."""
+        """Return whether the shared expert has the shape of a routed one, so that one grouped GEMM can compute both."""
         if shared is None or self.gate_up_proj.shape[1] // 2 % FP8_BLOCK:
             return False
         shape = tuple(shared.gate_up_proj.weight.shape), tuple(shared.down_proj.weight.shape)
@@ -129,7 +129,7 @@ class Experts(nn.Module):
     def _with_shared(
         self, x: Quantized, offsets: torch.Tensor, sorted_token_ids: torch.Tensor, expected_m: int, shared: MLP
     ) -> torch.Tensor:
-        """The shared expert's outputs for x [T, D], then those of the sorted rows: [T + T * k, D]."""
+        """Compute the shared expert for x [T, D], then the routed experts for the sorted rows: [T + T * k, D]."""
         compute, first = self.compute, x.values.shape[0]
         gate_up, down = shared.gate_up_proj, shared.down_proj
         rows = grouped_gemm_with_shared(
@@ -142,7 +142,7 @@ class Experts(nn.Module):
             compute.dtype,
             sorted_token_ids=sorted_token_ids,
             expected_m=expected_m,
-            beside_previous=True,  # the router's product and choice lie between x and this product
+            beside_previous=True,  # two launches, the router's product and its choice, lie between x and this product
             backend=compute.backend,
         )
         inner = gated(rows, compute)
@@ -195,7 +195,7 @@ class MixtureOfExperts(nn.Module):
     def __init__(self, config: ModelConfig, compute: Compute, layer: int) -> None:
         super().__init__()
         self.layer = layer
-        # Whether the next norm may sum the experts' outputs. Ranks add theirs up before that.
+        # The next norm may sum the experts' outputs. False on several ranks, which add theirs up first.
         self.defers_sum = compute.quantized
         self.gate = Router(config, compute)
         self.experts = Experts(config, compute)
@@ -211,7 +211,7 @@ class MixtureOfExperts(nn.Module):
             return outputs.sum(self.gate.compute)
 
     def pending(self, x: torch.Tensor, operand: Operand) -> Update:
-        """The same, or what the next norm shall sum."""
+        """Return the same, or terms that the next norm sums."""
         if self.defers_sum and x.shape[0] <= DEFERRED_TOKENS:
             return self._outputs(x, operand)
         output: Update = self(x, operand)
@@ -234,7 +234,7 @@ class MixtureOfExperts(nn.Module):
             return outputs
 
     def operations(self, last: bool) -> tuple[str, ...]:
-        """The kernel operations that a step in fp8 precision calls for the routed experts; `last`: of the last layer."""
+        """List the kernel operations that routed experts call in fp8 precision; `last`: in the last layer."""
         fused = self.experts.fuses(self.shared_experts)
         grouped = "grouped_gemm_with_shared" if fused else "grouped_gemm"
         deferred = self.defers_sum and not last

@@ -18,7 +18,7 @@ from .stages import stages
 
 @dataclass(frozen=True)
 class MTPTables:
-    """Which vocabulary tables of a checkpoint's MTP layer differ from the main model's, so that the layer has its own."""
+    """The vocabulary tables that differ from the main model's, so that the MTP layer has its own."""
 
     embedding: bool = False
     head: bool = False
@@ -29,7 +29,7 @@ class MTPLayer(nn.Module):
 
     For the first draft, h is the main model's hidden state after its final norm. For each further one it is this layer's own
     output: its `norm` has been applied, as the released model expects. Position i has no embedding if it is 0. The block has an
-    indexer and caches of its own: what the last layer of the main model has selected is another layer's selection.
+    indexer and caches of its own and does not reuse the last layer's selection.
     """
 
     def __init__(self, config: ModelConfig, compute: Compute, tables: MTPTables) -> None:

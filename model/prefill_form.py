@@ -2,19 +2,14 @@
 
 import torch
 
-from ..kernels.cuda.sparse_mla_decode import FEW_HEADS
 from ..kernels.registry import choose_implementation
+from ..kernels.sparse_mla_prefill import attends_as_decode, converts_context
 from .config import ModelConfig
 from .layers import Compute
 from .metadata import Prefill
 
 # In plain PyTorch, gathering one selected key takes as long as this many multiply-adds (1.4 us per key, 70 G/s on two cores).
 REFERENCE_GATHER_COST = 100_000
-
-# With at least MANY_HEADS heads, sparse prefill over a context that was converted to bf16 once is faster than over FP8 records,
-# which every query converts again, unless the context exceeds CONTEXT_PER_QUERY tokens per query. With 128 heads it saves about
-# 0.3 us per query (docs/log/attention-h100.md); the conversion takes about 1 ns per token.
-MANY_HEADS, CONTEXT_PER_QUERY = 64, 256
 
 
 class PrefillForm:
@@ -42,15 +37,9 @@ class PrefillForm:
         return masked < gathered
 
     def attends_as_decode(self, q: torch.Tensor) -> bool:
-        """Whether q [t, H, L + rope] attends by the kernel of decodes, which alone divides the keys of a query by their places.
-
-        With many heads no kernel of the deterministic mode divides them (kernels/invariant/gpu/sparse_mla.py).
-        """
-        return self.compute.deterministic and q.device.type == "cuda" and q.shape[1] <= FEW_HEADS
+        """Decide whether q [t, H, L + rope] attends by the operation of decodes, for its bits."""
+        return attends_as_decode(q, backend=self.compute.backend)
 
     def converts_context(self, prefill: Prefill, q: torch.Tensor, keys: int) -> bool:
-        """Whether a chunk's context is converted from FP8 once, and not again for each query q [t, H, L + rope] of so many keys."""
-        # Conversion gives the bits that attention converts for itself, so in deterministic mode it may depend on the chunk, too.
-        if self.compute.deterministic and q.device.type == "cpu":
-            return prefill.length <= keys * q.shape[0]
-        return q.shape[1] >= MANY_HEADS and prefill.length <= CONTEXT_PER_QUERY * q.shape[0]
+        """Decide whether a chunk's FP8 context is converted once, instead of each query's `keys` selected ones."""
+        return converts_context(q, prefill.length, keys, backend=self.compute.backend)

@@ -39,7 +39,7 @@ class _NvtxRange:
 
 
 def profiler_range(name: str) -> AbstractContextManager[object]:
-    """A context in which work belongs to the range `name`. Without a profiler it costs about a microsecond."""
+    """Make a context in which work belongs to the range `name`. Without a profiler it costs about a microsecond."""
     if torch._C._autograd._profiler_enabled():
         return torch.profiler.record_function(name)
     return _NvtxRange(name) if torch.cuda.is_initialized() else _NO_RANGE
@@ -50,7 +50,7 @@ def layer_part(
 ) -> Callable[
     [Callable[Concatenate[_Module, _Arguments], _Result]], Callable[Concatenate[_Module, _Arguments], _Result]
 ]:
-    """Decorates a method of a module with a `layer` number: its calls are the range "layer <number>/<part>"."""
+    """Decorate a method of a module with a `layer` number: its calls are the range "layer <number>/<part>"."""
 
     def decorate(
         method: Callable[Concatenate[_Module, _Arguments], _Result],

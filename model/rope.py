@@ -28,7 +28,7 @@ def inverse_frequencies(config: ModelConfig) -> torch.Tensor:
 
 
 class RotaryEmbedding(torch.nn.Module):
-    """cos and sin of positions [T] -> fp32 [T, R/2] each."""
+    """Computes cos and sin of positions [T] -> fp32 [T, R/2] each."""
 
     frequencies: torch.Tensor
 

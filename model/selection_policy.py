@@ -1,4 +1,4 @@
-"""Experiments with what a request attends to: other tokens than the indexer's choice, and a measurement of dense attention."""
+"""Experiments with a request's selection: tokens other than the indexer's choice, and a measurement of dense attention."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,10 +14,10 @@ Span = tuple[int, int]  # positions [first, after the last)
 
 @dataclass(frozen=True)
 class SelectionPolicy:
-    """What the queries of one request attend to, from position `start` on. ValueError for a field out of range.
+    """The selection of one request's queries from position `start` on. Raises ValueError for a field out of range.
 
-    A query at position p chooses the `topk` best of the positions 0 to p, in this order: pinned ones, then those that its selector
-    scores highest. A forbidden span is hidden from every query behind it; inside the span, its tokens still read each other.
+    A query at position p chooses the `topk` best of the positions 0 to p: pinned ones first, then those that its selector scores
+    highest. A forbidden span is hidden from every query after it; inside the span, its tokens still read each other.
     Queries before `start` are not affected, so their cache entries may be reused.
     """
 
@@ -45,7 +45,7 @@ class SelectionPolicy:
                     raise ValueError(f"{name} holds {span!r}; expected spans (first, after the last)")
 
     def check(self, index_topk: int, prompt_tokens: int) -> None:
-        """ValueError if the policy does not suit a model that selects `index_topk` tokens and a prompt of so many."""
+        """Raise ValueError if the policy does not suit a model that selects `index_topk` tokens, or the length of the prompt."""
         for name in ("forbidden", "pinned"):
             last = max((stop for _, stop in getattr(self, name)), default=0)
             if last > prompt_tokens:
@@ -55,11 +55,11 @@ class SelectionPolicy:
             raise ValueError(f"pinned has {pinned} positions; expected at most topk, which is {topk}")
 
     def width(self, context: int, index_topk: int) -> int:
-        """The most positions that a query with a context of so many tokens selects."""
+        """Return the most positions that a query with `context` tokens selects."""
         return context if self.selector == "dense" else min(context, self.topk or index_topk)
 
     def encode(self) -> list[int]:
-        """As integers, for other ranks."""
+        """Encode as integers, for other ranks."""
         spans = [[len(spans), *chain(*spans)] for spans in (self.forbidden, self.pinned)]
         queries = [
             [position, len(layers), *chain(*([layer, len(chosen), *chosen] for layer, chosen in layers.items()))]
@@ -70,7 +70,7 @@ class SelectionPolicy:
 
     @classmethod
     def decode(cls, values: Iterable[int]) -> "SelectionPolicy":
-        """The inverse of `encode`."""
+        """Decode what `encode` returned."""
         numbers = iter(values)
         start, selector, topk, measure = _take(numbers, 4)
         forbidden, pinned = _spans(numbers), _spans(numbers)

@@ -1,6 +1,6 @@
-"""Named stages of a forward pass, for traces: the model hands each intermediate result to whoever records it.
+"""Named stages of a forward pass: the model hands each intermediate result to an observer, if there is one.
 
-Nothing is recorded, copied or computed unless a sink is installed around the call. inference/trace.py lists the
+Nothing is copied or computed unless a sink is installed around the call. inference/trace.py lists the
 names, shapes and formulas.
 """
 
@@ -11,10 +11,10 @@ from typing import Protocol
 
 import torch
 
-from ..kernels.quantize import Quantized
+from ..kernels.types import Quantized
 
 Rows = slice | torch.Tensor  # some of a step's T rows
-# What a fused kernel does not hand out is given as a function, which a sink calls: the plain formula of the kernel's inputs.
+# Values that a fused kernel never materialises are passed as callables, which a sink calls: the plain formula.
 Values = torch.Tensor | Quantized | Callable[[], torch.Tensor] | None
 
 
@@ -28,12 +28,12 @@ _SINK: ContextVar[StageSink | None] = ContextVar("stages", default=None)  # of t
 
 
 def is_traced() -> bool:
-    """Whether a forward pass that begins now is recorded. It then runs without a CUDA graph."""
+    """Return whether a forward pass that begins now is observed. It then runs without a CUDA graph."""
     return _SINK.get() is not None
 
 
 def stages(layer: int | None = None, rows: Rows | None = None, **values: Values) -> None:
-    """Record results by name, with a first axis of the step's T rows, or of `rows` of them. None: the stage is not computed."""
+    """Hand out results by name, with a first axis of the step's T rows, or of `rows` of them. None: the stage is not computed."""
     sink = _SINK.get()
     if sink is None:
         return
@@ -43,7 +43,7 @@ def stages(layer: int | None = None, rows: Rows | None = None, **values: Values)
 
 @contextmanager
 def traced(sink: StageSink) -> Iterator[None]:
-    """Forward passes of this thread hand their stages to `sink`."""
+    """Install `sink` for the forward passes of this thread."""
     token = _SINK.set(sink)
     try:
         yield

@@ -18,7 +18,7 @@ from .profiling import profiler_range
 from .rope import RotaryEmbedding
 from .stages import stages
 
-# Those of every layer; `decode_operations` adds the rest.
+# Operations of every layer; `decode_operations` adds the rest.
 _DECODE_OPERATIONS = (
     "rms_norm_quantize",
     "fp8_gemms",
@@ -45,7 +45,7 @@ class Transformer(nn.Module):
         mtp: MTPTables | None = None,
         deterministic: bool = False,
     ) -> None:
-        """mtp: None: without the MTP layer, which only speculative decoding needs. deterministic: see `Compute`."""
+        """mtp: None leaves out the MTP layer, which only speculative decoding needs. deterministic: see `Compute`."""
         super().__init__()
         self.config = config
         preference = preference_of(backend, deterministic)
@@ -70,7 +70,7 @@ class Transformer(nn.Module):
     ) -> torch.Tensor:
         """One step: tokens and positions, int64 [T], which `metadata` describes -> logits fp32 [N, V] of its logit_rows.
 
-        caches: one a layer, in order; that of the MTP layer may follow.
+        caches: one a layer, in order; the MTP layer's may follow.
         """
         h, update = self._run_layers(tokens, positions, metadata, caches)
         with profiler_range("head"):
@@ -90,7 +90,7 @@ class Transformer(nn.Module):
         metadata: AttentionMetadata,
         caches: list[LayerCache],
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """As `forward`; and the hidden states [T, D] of all rows after the final norm, which `draft` takes."""
+        """Do as `forward` does, and return the hidden states [T, D] of all rows after the final norm, which `draft` takes."""
         h, update = self._run_layers(tokens, positions, metadata, caches)
         with profiler_range("head"):
             hidden = self.norm(h if update is None else h + update)
@@ -108,10 +108,10 @@ class Transformer(nn.Module):
         metadata: AttentionMetadata,
         cache: LayerCache,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """One pass of the MTP layer over the rows that `metadata` describes.
+        """Run the MTP layer once over the rows that `metadata` describes.
 
-        next_tokens int64 [T]: the token after each of `positions` int64 [T]. hidden [T, D]: of `forward_with_hidden`, or what this
-        method has returned. cache: the MTP layer's.
+        next_tokens int64 [T]: the token after each of `positions` int64 [T]. hidden [T, D]: from `forward_with_hidden`, or from the
+        previous call of this method. cache: the MTP layer's.
         -> logits fp32 [N, V] of logit_rows, for the token after the next one; hidden states [T, D].
         """
         mtp = self.mtp
@@ -132,7 +132,7 @@ class Transformer(nn.Module):
         metadata: AttentionMetadata,
         caches: list[LayerCache],
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """The residual stream after the last layer and the update that is still to be added, both [T, D]."""
+        """Return the residual stream after the last layer and the update that is still to be added, both [T, D]."""
         with profiler_range("embedding"):
             h = self.embed_tokens(tokens)
             stages(tokens=tokens, embedding=h)
@@ -145,7 +145,7 @@ class Transformer(nn.Module):
             return h, None if update is None else summed(update, self.compute)
 
     def decode_operations(self) -> dict[str, int | None]:
-        """The kernel operations that decode steps in fp8 precision call.
+        """List the kernel operations that decode steps in fp8 precision call.
 
         The value is the width of the leading tensor if implementations depend on it.
         """
@@ -161,7 +161,7 @@ class Transformer(nn.Module):
         return operations
 
     def _with_plan(self, metadata: AttentionMetadata, caches: list[LayerCache]) -> AttentionMetadata:
-        """`metadata` with the split-KV plan of the decodes, if an FP8 cache needs one. All layers share it."""
+        """Add the decodes' split-KV plan to `metadata`, if an FP8 cache needs one. All layers share it."""
         # With experiments the number of keys varies, and each layer makes its own plan.
         if not metadata.decodes or caches[0].latent.dtype != torch.uint8 or metadata.policies:
             return metadata
@@ -174,5 +174,5 @@ class Transformer(nn.Module):
 
 
 def is_deterministic(model: object) -> bool:
-    """Whether this is a model with batch-invariant arithmetic."""
+    """Return whether this is a model with batch-invariant arithmetic."""
     return isinstance(model, Transformer) and model.compute.deterministic

@@ -28,7 +28,7 @@ class TensorSpec:
     expert: int | None = None  # its index in a parameter that stacks experts
     row: int = 0  # its first row in the parameter
     scale_row: int = 0  # its first row in the parameter's scales
-    required: bool = True  # a checkpoint must hold it; that of an MTP layer only if the layer is loaded
+    required: bool = True  # a checkpoint must hold it; an MTP layer's tensor only if the layer is loaded
     mtp: bool = False  # of the MTP layer that can be loaded
 
     @property
@@ -47,9 +47,9 @@ def scale_parameter(parameter: str) -> str:
 
 
 def tensor_specs(config: ModelConfig) -> Iterator[TensorSpec]:
-    """Every tensor that a checkpoint of this model may hold, in the order of layers.
+    """Yield every tensor that a checkpoint of this model may hold, in the order of layers.
 
-    The first MTP layer is loaded for speculative decoding alone, further ones never.
+    The first MTP layer is loaded only for speculative decoding, further ones never.
     """
     vocabulary = (config.vocab_size, config.hidden_size)
     yield TensorSpec("model.embed_tokens.weight", vocabulary, "embed_tokens.weight")

@@ -1,4 +1,4 @@
-"""The documents name files, functions and links that exist."""
+"""The documents name files, functions and links that exist, and the code of docs/dsa.md runs."""
 
 import ast
 import re
@@ -55,3 +55,15 @@ def test_the_checks_can_fail() -> None:
 
 def test_the_function_table_of_dsa_is_read() -> None:
     assert len(FUNCTION.findall((ROOT / "docs" / "dsa.md").read_text(encoding="utf-8"))) >= 15
+
+
+CODE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def test_the_code_of_dsa_runs_and_prints_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = CODE.findall((ROOT / "docs" / "dsa.md").read_text(encoding="utf-8"))
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "docs/dsa.md", "exec"), {})
+        said = re.findall(r"^print\(.*\)  # (.*)$", block, re.MULTILINE)
+        assert capsys.readouterr().out.splitlines() == said

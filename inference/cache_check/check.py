@@ -19,14 +19,10 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from ...kernels.cache_stamps import (
-    FOUND_WORDS,
-    Stamps,
-    check_cache,
-    multiplier_table,
-)
+from ...kernels.cache_stamps import check_cache, multiplier_table
 from ...kernels.errors import ArgumentError
 from ...kernels.registry import Preference, choose, choose_implementation
+from ...kernels.types import FOUND_WORDS, Stamps
 from ...model.config import ModelConfig
 from ...model.metadata import AttentionMetadata, LayerCache
 from ...model.transformer import Transformer

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...kernels.cache_stamps import COMPARE_HASH, RECORD_HASH
+from ...kernels.types import COMPARE_HASH, RECORD_HASH
 from ..engine.scheduling.batch import Batch
 from ..params import Request
 

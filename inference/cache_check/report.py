@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...kernels.cache_stamps import CHAIN, INDEX, INDEX_BYTES, LATENT, LATENT_BYTES, TOKENS
+from ...kernels.types import CHAIN, INDEX, INDEX_BYTES, LATENT, LATENT_BYTES, TOKENS
 from ..params import Request
 from .check import CacheCheck, Mismatch
 

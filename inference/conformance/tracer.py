@@ -14,7 +14,7 @@ from typing import Any, cast
 import torch
 
 from ...kernels.errors import ArgumentError
-from ...kernels.quantize import Quantized
+from ...kernels.types import Quantized
 from ...model.config import ModelConfig
 from ...model.metadata import Selection, SelectionSink, context_slots
 from ...model.stages import Rows, Values, traced

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from ...kernels.cache_write import gather_index_keys, gather_latents
 from ...kernels.hadamard import hadamard_transform
-from ...kernels.quantize import Quantized
+from ...kernels.types import Quantized
 from ...model.config import FP8_BLOCK, ModelConfig
 from ...model.metadata import LayerCache
 

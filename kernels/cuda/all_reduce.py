@@ -1,4 +1,4 @@
-"""Sums over the ranks of a job by GPUs that write into each other's memory, in one launch."""
+"""Sums over a job's ranks in one launch: the GPUs write into each other's memory."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ import torch
 
 from ..alignment import is_aligned
 from ..build import load
-from ..quantize import Normed, Quantized
+from ..types import Normed, Quantized
 from .pdl import weights_are_static
 
 PIECE_BYTES, CTA_BYTES = 16, 4096  # of x, for a thread and for a CTA
@@ -32,11 +32,11 @@ class Inboxes(NamedTuple):
         return self.own.nbytes // (2 * len(self.addresses))
 
     def place(self) -> tuple[torch.Tensor, torch.Tensor, int, int, int]:
-        """Where a kernel finds all of this, and how many nanoseconds it waits for another rank."""
+        """Return a kernel's arguments: the inboxes, and how many nanoseconds it waits for another rank."""
         return self.addresses, self.calls, self.slot_bytes, self.rank, round(LONGEST_WAIT * 1e9)
 
     def fits_norm(self, x: torch.Tensor, residual: torch.Tensor) -> bool:
-        """Whether `all_reduce_norm` takes x [T, D] and residual."""
+        """Check that `all_reduce_norm` supports x [T, D] and residual."""
         step = 32 * COLUMNS
         known = (
             x.dim() == 2
@@ -47,13 +47,13 @@ class Inboxes(NamedTuple):
         return known and self.fits(x) and len(x) <= len(self.calls) and is_aligned(residual) and residual.stride(1) == 1
 
     def fits(self, x: torch.Tensor) -> bool:
-        """Whether `all_reduce` takes x."""
+        """Check that `all_reduce` supports x."""
         known = x.dtype in (torch.bfloat16, torch.float32) and x.is_contiguous() and is_aligned(x.view(-1))
         return known and x.nbytes % PIECE_BYTES == 0 and 0 < 2 * x.nbytes <= self.slot_bytes
 
 
 def all_reduce(x: torch.Tensor, inboxes: Inboxes) -> torch.Tensor:
-    """The sum of every rank's x, added in the order of ranks in fp32 and rounded once.
+    """Return the sum of every rank's x, added in the order of ranks in fp32 and rounded once.
 
     All ranks call it in the same order with x of one shape. `inboxes.fits(x)` must hold.
     """
@@ -65,9 +65,9 @@ def all_reduce(x: torch.Tensor, inboxes: Inboxes) -> torch.Tensor:
 def all_reduce_norm(
     x: torch.Tensor, inboxes: Inboxes, residual: torch.Tensor, norm_weight: torch.Tensor, eps: float, ue8m0: bool
 ) -> Normed:
-    """The sum of every rank's x [T, D] as `all_reduce` makes it, and `rms_norm_quantize` of `residual` [T, D] plus that.
+    """Return `rms_norm_quantize` of `residual` [T, D] plus the sum of every rank's x [T, D], which `all_reduce` defines.
 
-    `inboxes.fits_norm(x, residual)` must hold. The inboxes serve this operation alone, and D is the same each time: a CTA counts
+    `inboxes.fits_norm(x, residual)` must hold. Only this operation may use the inboxes, and D is the same each time: a CTA counts
     the sums of its token.
     """
     total, rows = torch.empty_like(x), torch.empty_like(x)

@@ -1,11 +1,11 @@
-"""Stamps beside the paged caches on the GPU: one kernel at the beginning of a step, one at its end, for CUDA graphs too."""
+"""Stamps next to the paged caches on the GPU: one kernel at the beginning of a step, one at its end, for CUDA graphs too."""
 
 from collections.abc import Sequence
 
 import torch
 
 from ..build import load
-from ..cache_stamps import Stamps
+from ..types import Stamps
 
 
 def stamp_tokens(
@@ -31,7 +31,7 @@ def check_cache(
     lengths: torch.Tensor | None,
     truths: torch.Tensor | None,
 ) -> None:
-    """The caches themselves are read at `stamps.addresses`."""
+    """Check pages; the kernel reads the caches at `stamps.addresses`."""
     tables = stamps.chains, stamps.columns, stamps.hashes, stamps.factors, stamps.multipliers, stamps.addresses
     sizes = stamps.page_size, *stamps.page_words, stamps.padding_page
     load("cache_stamps").check_cache(

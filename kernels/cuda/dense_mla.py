@@ -4,14 +4,14 @@ import torch
 
 from ..alignment import check_aligned
 from ..build import load
-from ..split_plan import SplitPlan
+from ..types import SplitPlan
 from .split_plan import check_widths, costs, empty_plan, partial_results, parts_at_once
 
 ROWS_PER_CTA = 64  # kRows of attention/problem.cuh
 
 
 def plan_dense(cache_seqlens: torch.Tensor, s_q: int, heads: int) -> SplitPlan:
-    """The split-KV plan for whole contexts of cache_seqlens int32 [B]."""
+    """Make the split-KV plan for whole contexts of cache_seqlens int32 [B]."""
     rows = s_q * heads
     device = cache_seqlens.device
     plan = empty_plan(cache_seqlens.shape[0], rows, device, parts_at_once(device, -(-rows // ROWS_PER_CTA)))
@@ -20,7 +20,7 @@ def plan_dense(cache_seqlens: torch.Tensor, s_q: int, heads: int) -> SplitPlan:
 
 
 def plan_lists(kv_indptr: torch.Tensor, heads: int) -> SplitPlan:
-    """The split-KV plan for contexts given by their bounds, kv_indptr int32 [B + 1]."""
+    """Make the split-KV plan for contexts given by their bounds, kv_indptr int32 [B + 1]."""
     device = kv_indptr.device
     plan = empty_plan(kv_indptr.shape[0] - 1, heads, device, parts_at_once(device, -(-heads // ROWS_PER_CTA)))
     load("dense_decode").dense_decode_plan(plan.parts, plan.split_offset, kv_indptr, *costs(heads))

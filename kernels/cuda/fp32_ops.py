@@ -22,7 +22,7 @@ def fp32_linear(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Te
 
 
 def fp32_linear_in_order(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Tensor:
-    """The same for bf16 tokens, summed in one order whatever their number; raises where the kernels do not serve."""
+    """`fp32_linear` for bf16 tokens, summed in one order for any number of them. Raises for shapes without a kernel."""
     return _linear(x, weight, scale, one_order=True)
 
 

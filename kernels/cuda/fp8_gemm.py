@@ -1,7 +1,7 @@
-"""Block-scaled FP8 GEMM on Hopper, and which kernel and tile serves how many rows.
+"""Block-scaled FP8 GEMM on Hopper, and the choice of kernel and tile by the number of rows.
 
 Two kernels. `large_m` has 64 tokens as the M of an MMA. It never splits K, so that the bits of an element of the result depend
-on its own row of a and of b alone, not on the tile or the number of rows. `swap_ab`, for few tokens, exchanges the operands, and
+only on its row of a and its row of b, not on the tile or the number of rows. `swap_ab`, for few tokens, exchanges the operands, and
 splits K by the number of tiles.
 """
 
@@ -13,7 +13,7 @@ import torch
 
 from ..alignment import aligned_rows
 from ..build import load
-from ..quantize import Quantized
+from ..types import Quantized
 from .pdl import weights_are_static
 
 MAX_SHARED_LAUNCH_ROWS = 64  # the products of several weights share a launch up to this many rows, one token tile
@@ -28,7 +28,7 @@ class Tile(NamedTuple):
 
 
 # Microseconds that a slice of 128 of K takes in a tile, and what a tile takes besides. Fitted to times on an H200: for tiles of
-# 64 rows those of 64 to 160 rows, for the others those of 1024 to 4096 rows.
+# 64 rows the times of 64 to 160 rows, for the others the times of 1024 to 4096 rows.
 LARGE_TILES = {
     Tile(64, 32, False): (0.138, 1.0),
     Tile(64, 64, False): (0.2, 1.3),
@@ -38,13 +38,13 @@ LARGE_TILES = {
     Tile(128, 192, False): (0.616, 0.755),
     Tile(128, 256, False): (0.805, 1.32),
 }
-PAIRED_TILE = Tile(128, 256, True)  # faster than alone where many tiles of a long K follow each other
+PAIRED_TILE = Tile(128, 256, True)  # faster than single CTAs where many tiles of a long K follow each other
 WIDE_TILE = Tile(64, 288, True)  # for 17 to 64 rows of a weight that is wide enough to occupy the GPU with such tiles
 EXPERT_TILE = Tile(192, 128, True)  # for experts of up to about 160 rows, which it computes at once
 
 
 def swap_ab_tile(rows: int) -> int:
-    """The token tile of the swap-AB kernel for `rows` rows."""
+    """Return the token tile of the swap-AB kernel for `rows` rows."""
     return min(max(8, 1 << (rows - 1).bit_length()), 128)
 
 
@@ -55,12 +55,12 @@ def multiprocessors(device: torch.device) -> int:
 
 
 def waves(tile: Tile, rows: int, columns: int, processors: int) -> int:
-    """How many tiles the busiest multiprocessor computes, one after the other."""
+    """Return how many tiles the busiest multiprocessor computes, one after the other."""
     return -(-(-(-rows // tile.rows) * -(-columns // tile.columns)) // processors)
 
 
 def large_tile(rows: int, columns: int, width: int, processors: int) -> Tile:
-    """The tile of `large_m` that takes the shortest time by the model: waves times a tile's time."""
+    """Return the tile of `large_m` with the shortest time by the model: waves times a tile's time."""
 
     def microseconds(tile: Tile) -> float:
         slice_time, rest = LARGE_TILES[tile]
@@ -72,11 +72,10 @@ def large_tile(rows: int, columns: int, width: int, processors: int) -> Tile:
 
 
 def choose(rows: int, columns: int, width: int, processors: int) -> Tile | int:
-    """The tile of `large_m`, or the token tile of `swap_ab`, for a [rows, width] times a weight [columns, width].
+    """Return the tile of `large_m`, or the token tile of `swap_ab`, for a [rows, width] times a weight [columns, width].
 
-    Tiles that leave half of the multiprocessors idle give way to the swap-AB kernel, which also splits K. So do 64 rows where a
-    third of them is idle, and fewer rows, since `large_m` spends more than their share on the rows of a tile that the matrix
-    does not have.
+    The swap-AB kernel, which also splits K, serves products whose tiles would leave half of the multiprocessors idle, 64 rows that
+    would leave a third idle, and fewer rows: `large_m` spends more than their share on a tile's rows outside the matrix.
     """
     if 16 < rows <= 64 and 8 * -(-columns // WIDE_TILE.columns) > 7 * processors:
         return WIDE_TILE
@@ -102,7 +101,7 @@ def multiply(
     expected_tiles: int = 0,
     beside_previous: bool = False,
 ) -> torch.Tensor:
-    """a [M, K] times b [E, N, K] -> out [M, N], as `multiply_into` writes it."""
+    """Return a [M, K] times b [E, N, K], [M, N]; see `multiply_into`."""
     rows = a.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
     out = torch.empty(rows, b.shape[1], dtype=out_dtype, device=a.device)
     multiply_into(out, a, a_scale, b, b_scale, offsets, tile, splits, sorted_token_ids, expected_tiles, beside_previous)
@@ -122,9 +121,9 @@ def multiply_into(
     expected_tiles: int = 0,
     beside_previous: bool = False,
 ) -> None:
-    """a [M, K] times b [E, N, K] into out [M, N], by `large_m` for a Tile, by `swap_ab` for a number of tokens.
+    """Multiply a [M, K] by b [E, N, K] into out [M, N], by `large_m` for a Tile, by `swap_ab` for a number of tokens.
 
-    The other arguments are those of swap_ab. K is split into `splits` parts, each added in ascending order; 0: as many as fill
+    The other arguments are swap_ab's. K is split into `splits` parts, each added in ascending order; 0: as many as fill
     the GPU. `sorted_token_ids` int32 [M], with tiles of up to 32 tokens: row r of out is computed from row sorted_token_ids[r]
     of a. `expected_tiles`: about how many of the possible token tiles are not empty; 0: all. `beside_previous`: see
     kernels/fp8_gemm.py; large_m does not use it.

@@ -4,7 +4,7 @@ import torch
 
 from ..alignment import aligned_rows
 from ..build import load
-from ..quantize import Quantized
+from ..types import Quantized
 from .fp8_gemm import EXPERT_TILE, Tile, multiply, multiply_into, multiprocessors
 from .fp8_gemm import choose as choose_dense
 from .pdl import weights_are_static
@@ -18,7 +18,7 @@ MAX_EXPERT_AVERAGE = 160  # rows of an expert on average; with more, many expert
 
 
 def choose(rows: int, experts: int) -> Tile | int:
-    """The token tile of `swap_ab` or the tile of `large_m` for `rows` rows of all experts.
+    """Return the token tile of `swap_ab` or the tile of `large_m` for `rows` rows of all experts.
 
     Token tiles are twice the average of an expert, because loads differ.
     """
@@ -31,7 +31,7 @@ def choose(rows: int, experts: int) -> Tile | int:
 def _gathered(
     a: Quantized, sorted_token_ids: torch.Tensor | None, offsets: torch.Tensor, tile: Tile | int | None
 ) -> tuple[Quantized, torch.Tensor | None]:
-    """(a, sorted_token_ids) for a kernel of this tile: the rows are gathered here if the kernel cannot do it."""
+    """Return (a, sorted_token_ids) for a kernel of this tile; gather the rows first if the kernel cannot do it."""
     if sorted_token_ids is None or (isinstance(tile, int) and tile <= MAX_GATHER_TILE):
         return a, sorted_token_ids
     return gather_rows(a, sorted_token_ids, offsets), None
@@ -65,7 +65,7 @@ def grouped_gemm_with_shared(
     expected_m: int,
     beside_previous: bool = False,
 ) -> torch.Tensor:
-    """One launch for both products where few tokens leave a dense product too small to fill the GPU; otherwise one launch each."""
+    """Launch both products at once where few tokens leave the dense one too small to fill the GPU; otherwise one by one."""
     tokens = dense.values.shape[0]
     rows = a.values.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
     out = torch.empty(tokens + rows, weight.shape[1], dtype=out_dtype, device=weight.device)

@@ -15,12 +15,6 @@ def _logits(rows: int, columns: int, device: torch.device) -> torch.Tensor:
     return torch.empty(rows, padded, dtype=torch.float32, device=device)[:, :columns]
 
 
-def aligned_scale(q: torch.Tensor, k: torch.Tensor, k_scale: torch.Tensor) -> torch.Tensor:
-    """The keys' scales where the kernels can read them: a slice of a tensor may start anywhere. ValueError if q or k do."""
-    check_aligned(q=q, k=k)
-    return k_scale if is_aligned(k_scale) else k_scale.clone()
-
-
 def indexer_logits(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -32,7 +26,8 @@ def indexer_logits(
     if q.shape[1] > HEADS:
         first = indexer_logits(q[:, :HEADS], k, weights[:, :HEADS], starts, ends, k_scale)
         return first.add_(indexer_logits(q[:, HEADS:], k, weights[:, HEADS:], starts, ends, k_scale))
-    k_scale = aligned_scale(q, k, k_scale)
+    check_aligned(q=q, k=k)
+    k_scale = k_scale if is_aligned(k_scale) else k_scale.clone()  # a slice of a tensor may start anywhere
     out = _logits(q.shape[0], k.shape[0], q.device)
     load("lightning_indexer").indexer_logits(
         q.view(torch.uint8), k.view(torch.uint8), weights, starts, ends, k_scale, out

@@ -8,7 +8,7 @@ from ..quantize import quantize_blocks
 from ..reference import kv_up_projection as reference
 from .pdl import weights_are_static
 
-# Up to so many tokens, the N of an MMA, take a kernel that has the weights in registers or shared memory before they come; more
+# Up to FEW_TOKENS tokens, the N of an MMA, take a kernel that has the weights in registers or shared memory before they come; more
 # take one that streams tokens past the weights (docs/log/layer.md).
 FEW_TOKENS = 8
 # The dims that the kernels are written for: rows of wk and of wv per head, and latent dims.
@@ -39,14 +39,14 @@ def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: to
 
 
 def fits_queries(q: torch.Tensor, cos: torch.Tensor, wk: torch.Tensor) -> bool:
-    """Whether the kernels take these queries whole."""
+    """Check that the kernels support these queries, latent and RoPE dims."""
     _, nope, latent = wk.shape
     fits = (nope, latent) == (ROWS, LATENT) and cos.shape[1] % 4 == 0
     return fits and is_aligned(q, wk) and wk.stride(1) == latent
 
 
 def absorb_many_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor) -> torch.Tensor:
-    """`absorb_queries` by the kernel for many tokens: each sum is one chain of MMAs over wk's rows, ascending."""
+    """Run `absorb_queries` by the kernel for many tokens: each sum is one chain of MMAs over wk's rows, ascending."""
     out = torch.empty(*q.shape[:2], LATENT + 2 * cos.shape[1], dtype=q.dtype, device=q.device)
     if out.numel():
         operands = q, cos.contiguous(), sin.contiguous(), wk, out
@@ -69,14 +69,14 @@ def expand_quantize(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool) -> tup
 
 
 def fits_values(latents: torch.Tensor, wv: torch.Tensor) -> bool:
-    """Whether the kernels of expanded and quantised values take these latents."""
+    """Check that the kernels of expanded and quantised values support these latents."""
     _, rows, latent = wv.shape
     fits = (rows, latent) == (ROWS, LATENT)
     return fits and is_aligned(latents, wv) and wv.stride(1) == latent
 
 
 def expand_many_values(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """`expand_quantize` by the kernel for many tokens: each sum is one chain of MMAs over the latent dims, ascending."""
+    """Run `expand_quantize` by the kernel for many tokens: each sum is one chain of MMAs over the latent dims, ascending."""
     codes, scales = _quantized_values(latents)
     operands = latents, wv, codes.view(torch.uint8), scales
     load("kv_up_projection").expand_quantize_many(*operands, ue8m0, weights_are_static(wv))
@@ -84,7 +84,7 @@ def expand_many_values(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool) -> 
 
 
 def _quantized_values(latents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes and scales of the values of all heads, not yet written."""
+    """Allocate codes and scales of the values of all heads."""
     tokens, heads, _ = latents.shape
     codes = torch.empty(tokens, heads * ROWS, dtype=torch.float8_e4m3fn, device=latents.device)
     return codes, torch.empty(tokens, heads, dtype=torch.float32, device=latents.device)

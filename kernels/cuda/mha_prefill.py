@@ -1,4 +1,4 @@
-"""Multi-head prefill on GPUs by the cuDNN attention of torch, the one backend of torch that is fast with 192/128 head dims."""
+"""Multi-head prefill on GPUs by torch's cuDNN attention, its only backend that is fast with 192/128 head dims."""
 
 import warnings
 
@@ -37,7 +37,7 @@ def mha_prefill(
 def _attend(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, bias: torch.Tensor | None, causal: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """[1, H, T, D], [1, H, S, D], [1, H, S, Dv] -> [1, H, T, Dv] and its logsumexp, fp32 [1, H, T]."""
+    """Attend: [1, H, T, D], [1, H, S, D], [1, H, S, Dv] -> [1, H, T, Dv] and the logsumexp, fp32 [1, H, T]."""
     result: tuple[torch.Tensor, ...] = torch.ops.aten._scaled_dot_product_cudnn_attention(
         q, k, v, bias, True, 0.0, causal, False, scale=scale
     )

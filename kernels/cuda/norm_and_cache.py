@@ -1,4 +1,4 @@
-"""What follows the first projections of a layer, in one launch. Other shapes run operation by operation."""
+"""The query norm and the cache entries of a layer in one launch. Other shapes run operation by operation."""
 
 import torch
 
@@ -6,8 +6,8 @@ from ..alignment import is_aligned
 from ..build import load
 from ..cache_write import write_index_cache, write_latent_cache
 from ..fp32_ops import fp32_linear, layer_norm
-from ..norm_and_cache import Caches, Fp32Projection, Norms
 from ..quantize import rms_norm_quantize
+from ..types import Caches, Fp32Projection, Norms
 from .fp32_ops import MAX_WIDTH, fp32_linear_in_order
 from .pdl import weights_are_static
 
@@ -43,7 +43,7 @@ def in_order(
     projection: Fp32Projection | None,
     one_order: bool = True,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """The same; with `one_order`, tokens are projected as `fp32_linear_in_order` does it."""
+    """Run `norm_and_cache`; with `one_order`, `fp32_linear_in_order` projects the tokens."""
     dims = query.shape[1], norms.latent.shape[0], 2 * cos.shape[1], keys.shape[1], caches.latent.shape[1]
     weights = norms.query, norms.latent, norms.key, norms.key_bias
     fits = dims == (QUERY, LATENT, ROPE, KEY, PAGE) and caches.keys.shape[1] == PAGE and len(query) > 0

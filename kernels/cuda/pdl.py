@@ -1,9 +1,9 @@
-"""What the launchers say about programmatic dependent launch (PDL, see common/pdl.cuh).
+"""Facts that launchers state about programmatic dependent launch (PDL, see common/pdl.cuh).
 
-A kernel starts once all CTAs of the previous one have let it, or have ended. Most kernels let the next one start at once. FP8
-products, and fp32 products of up to 512 tokens, do so only after they have waited for the end of all earlier kernels, unless they
-run beside the previous one. So what was written before the last other product is complete when a later kernel starts, which may
-read it without waiting:
+A kernel starts once all CTAs of the previous kernel have allowed it or have ended. Most kernels allow the next one at once. FP8
+products, and fp32 products of up to 512 tokens, first wait for the end of all earlier kernels, unless they run at the same time
+as the previous one. So data written before the last other product is complete when a later kernel starts. That kernel may read
+it without waiting:
 
 - the index cache by the scores of a decode step, because the projection of the index queries comes between;
 - the operand of a product `beside_previous`: the compressed query after the selection, because the same projection comes between;
@@ -19,7 +19,7 @@ from ..alignment import is_aligned
 
 
 def inputs_are_static() -> bool:
-    """Whether a kernel may read lengths, block table and caches before the previous kernel on the stream has ended.
+    """Return whether a kernel may read lengths, block table and caches before the previous kernel on the stream has ended.
 
     It may in a step that is being captured in a CUDA graph: lengths and table were copied before it.
     """
@@ -27,7 +27,7 @@ def inputs_are_static() -> bool:
 
 
 def weights_are_static(*weights: torch.Tensor) -> bool:
-    """Whether a kernel may read these weights before the previous kernel on the stream has ended.
+    """Return whether a kernel may read these weights before the previous kernel on the stream has ended.
 
     It may in a step that is being captured in a CUDA graph: the weights were made long ago. Weights that are not aligned are
     copied by the kernel right before, so they are not static.

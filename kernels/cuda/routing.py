@@ -8,9 +8,8 @@ import torch
 from .. import quantize
 from ..alignment import ROW_BYTES, is_aligned
 from ..build import load
-from ..quantize import Quantized
 from ..reference import routing as reference
-from ..routing import ExpertGroups
+from ..types import ExpertGroups, Quantized
 from .pdl import weights_are_static
 
 MAX_EXPERTS, MAX_GROUPS, MAX_TOPK = 1023, 32, 32
@@ -90,7 +89,7 @@ def _groups(experts: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tens
 def gather_rows(a: Quantized, sorted_token_ids: torch.Tensor, offsets: torch.Tensor) -> Quantized:
     """The tokens' rows of a [T, D] in the order of their experts, sorted_token_ids int32 [R] -> [R, D].
 
-    Rows from offsets[-1] on, those of experts that other ranks have, are not written.
+    Rows from offsets[-1] on belong to other ranks' experts and are not written.
     """
     values, scales = a
     rows, width = len(sorted_token_ids), values.shape[1]

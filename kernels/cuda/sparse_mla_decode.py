@@ -6,7 +6,7 @@ import torch
 
 from ..alignment import check_aligned
 from ..build import load
-from ..split_plan import SplitPlan
+from ..types import SplitPlan
 from .sparse_mla_prefill import sparse_mla_prefill
 from .split_plan import BLOCK, MOST_PARTIAL_ROWS, check_widths, costs, empty_plan, partial_results, parts_at_once
 
@@ -15,7 +15,7 @@ LONG_PART = 8  # blocks; queries in longer parts may be cut anywhere
 
 
 def parts_of_queries(queries: int, rows: int, topk: int, most: int) -> int:
-    """How many parts `queries` lists of `topk` keys are divided into; `rows` share a list, and `most` parts run at once.
+    """Return into how many parts `queries` lists of `topk` keys are divided; `rows` share a list, and `most` parts run at once.
 
     All parts have one size, the smallest that lets all run at once, and no part is without keys: CTAs that find nothing to do
     delay the others. Two blocks take less time than one and twice the partial results, unless these are few. The times that were

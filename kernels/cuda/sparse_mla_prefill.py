@@ -12,7 +12,7 @@ ROWS = 64  # heads of a CTA
 
 
 def blocks_of_a_piece(queries: int, heads: int, topk: int, most: int) -> int:
-    """Of how many blocks of 64 keys the pieces of a query are, if `most` CTAs run at once.
+    """Return how many blocks of 64 keys a piece of a query has, if `most` CTAs run at once.
 
     All pieces are computed at once. The whole query is one piece where the GPU has not two CTAs for each query and its row blocks.
     """
@@ -47,7 +47,7 @@ def attend(
     *,
     divided: bool,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """As `kernels.sparse_mla_prefill`. divided: the keys of few queries may be, so that bits depend on the number of queries."""
+    """Run `sparse_mla_prefill`. divided: few queries' keys may be cut into pieces, so bits depend on the number of queries."""
     tokens, heads, width = q.shape
     check_widths(width, value_dim)
     check_aligned(q=q, kv=kv)

@@ -2,7 +2,7 @@
 
 import torch
 
-from ..split_plan import SplitPlan
+from ..types import SplitPlan
 
 BLOCK = 64  # keys
 MOST_PARTIAL_ROWS = 4096  # that parts of one block may have: more take longer to merge than a second block to compute
@@ -10,7 +10,7 @@ PART_FIELDS = 8  # int32 words of `struct Part` in attention/problem.cuh
 
 
 def parts_at_once(device: torch.device, ctas: int, ctas_at_once: int = 1) -> int:
-    """How many groups of `ctas` CTAs run on the device at once; a multiprocessor runs `ctas_at_once` CTAs."""
+    """Return how many groups of `ctas` CTAs run on the device at once; a multiprocessor runs `ctas_at_once` CTAs."""
     processors: int = torch.cuda.get_device_properties(device).multi_processor_count
     return max(processors * ctas_at_once // ctas, 1)
 
@@ -25,7 +25,7 @@ def empty_plan(queries: int, rows: int, device: torch.device, parts: int) -> Spl
 
 
 def partial_results(plan: SplitPlan, value_dim: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Memory for the partial outputs and logsumexps of all splits. A query has one split more than the number of cuts in it."""
+    """Allocate the partial outputs and logsumexps of all splits. A query with n cuts has n + 1 splits."""
     splits = plan.split_offset.shape[0] - 1 + plan.parts.shape[0]
     device = plan.parts.device
     return (
@@ -35,16 +35,16 @@ def partial_results(plan: SplitPlan, value_dim: int) -> tuple[torch.Tensor, torc
 
 
 def costs(rows: int, rows_merged: int = 32, start: int = 5) -> tuple[int, int, int]:
-    """`struct Costs` of attention/plan.cuh.
+    """Return `struct Costs` of attention/plan.cuh.
 
-    In this order: `start`, the start of a query, in blocks of 64 keys; a partial result, and merging at all, both in 64ths of a
-    block. A block takes 2 to 4 microseconds. In a 64th of that `rows_merged` rows of a partial result, 2 KB each, are written and
-    read.
+    In this order: `start`, the start of a query, in blocks of 64 keys; a partial result, and the start of merging, both in 64ths of
+    a block. A block takes 2 to 4 microseconds. A 64th of that is enough to write and read `rows_merged` rows of a partial result,
+    2 KB each.
     """
     return start, max(rows // rows_merged, 1), 96
 
 
 def check_widths(width: int, value_dim: int) -> None:
-    """ValueError for head dims that the CUDA attention kernels do not have."""
+    """Raise a ValueError for head dims that the CUDA attention kernels do not support."""
     if (width, value_dim) != (576, 512):
         raise ValueError(f"head dims are {width} and {value_dim}; expected 576 and 512 for backend 'cuda'")

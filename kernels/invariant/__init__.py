@@ -1,1 +1,1 @@
-"""Batch-invariant implementations for CPUs: the bits of a row depend on that row's inputs alone (docs/determinism.md)."""
+"""Batch-invariant implementations for CPUs: the bits of a row depend only on that row's inputs (docs/determinism.md)."""

@@ -1,10 +1,10 @@
-"""Writes of index keys to the paged cache, batch-invariant. Those of latents are so in kernels/reference."""
+"""Writes index keys to the paged cache, batch-invariant. kernels/reference writes latents so, too."""
 
 import torch
 
-from ..cache_stamps import Stamp
 from ..reference.cache_write import store_index_keys
 from ..reference.rope import rotate_index
+from ..types import Stamp
 from .hadamard import rotate_quantize
 
 

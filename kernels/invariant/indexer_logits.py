@@ -63,7 +63,7 @@ def paged_indexer_logits(
     page_size = cache.shape[1]
     out = torch.full((batch * new, max_context), float("-inf"))
     for b, length in enumerate(lengths.tolist()):
-        # Whole tiles, so that the keys need not be copied once more. What the pages hold behind the context is scored and dropped.
+        # Whole tiles, so that the keys need not be copied once more. Entries of the pages after the context are scored and dropped.
         pages = padded(block_table[b, : -(-length // page_size)].long(), 0, max(TILE // page_size, 1))
         k_scale = None
         if cache.dtype == torch.uint8:

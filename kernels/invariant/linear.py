@@ -1,20 +1,20 @@
-"""Dense products, batch-invariant: in fp32, rounded once, by oneDNN where it is verified to be so, else by `row_products`."""
+"""Dense products, batch-invariant: in fp32, rounded once, by oneDNN where it proved invariant, else by `row_products`."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import torch
 
-from ..quantize import Quantized
+from ..reference.grouped_gemm import by_expert
 from ..reference.linear import linear as packed_linear
 from ..reference.quantize import GROUP
+from ..types import Quantized
 from .products import packed_rows, row_products
 
 COLUMNS = 4096  # of a product: of a vocabulary table, a part is widened to fp32 at a time
 
 
 def _products(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """fp32. A parameter has a layout that is made once; which of the two libraries multiplies depends on the weight alone."""
+    """Multiply in fp32. A parameter's layout is made once. Only the weight decides which of the two libraries multiplies."""
     most = 0
     if isinstance(weight, torch.nn.Parameter) and weight.is_contiguous() and len(x):
         most = packed_rows(weight.shape[1], weight.shape[0])
@@ -68,19 +68,7 @@ def grouped_gemm(
     sorted_token_ids: torch.Tensor | None,
     expected_m: int,
 ) -> torch.Tensor:
-    values, scales = a if isinstance(a, Quantized) else (a, None)
-    if sorted_token_ids is not None:
-        values, scales = values[sorted_token_ids], None if scales is None else scales[sorted_token_ids]
-    out = torch.empty(values.shape[0], weight.shape[1], dtype=out_dtype)
-    for expert, (start, end) in enumerate(pairwise(offsets.tolist())):
-        if start == end:
-            continue
-        if scales is None or weight_scale is None:
-            out[start:end] = linear(values[start:end], weight[expert], out_dtype)
-        else:
-            rows = Quantized(values[start:end], scales[start:end])
-            out[start:end] = fp8_gemm(rows, weight[expert], weight_scale[expert], out_dtype)
-    return out
+    return by_expert(a, weight, offsets, weight_scale, out_dtype, sorted_token_ids, linear, fp8_gemm)
 
 
 def grouped_gemm_with_shared(

@@ -2,10 +2,10 @@
 
 import torch
 
-from ..norm_and_cache import Caches, Fp32Projection, Norms
 from ..reference.cache_write import write_latent_cache
 from ..reference.fp32_ops import layer_norm
 from ..reference.quantize import rms_norm_quantize
+from ..types import Caches, Fp32Projection, Norms
 from .cache_write import write_index_cache
 from .linear import fp32_linear
 

@@ -1,10 +1,10 @@
-"""Matrix products on a CPU in which a row's bits depend on that row and the weight alone.
+"""Matrix products on a CPU in which a row's bits depend only on that row and the weight.
 
 A BLAS chooses its code, and with it the order of a sum, by the shape of a product, by the alignment of its operands and, for
 ragged column counts, by the number of threads; never by the numbers. So every row takes part in a product of one of a few fixed
 shapes: rows go in blocks of 64, 16 or 4, the last padded with zeros; columns and summands are padded to multiples of 16.
-That blocks of these sizes give a row the same bits, at every place and by any number of threads, is no promise of any BLAS: before
-the first product of a weight's shape, `block_sizes` compares them, and takes only sizes that agree.
+No BLAS promises that such blocks give a row the same bits at every place and by any number of threads. So before the first product
+of a weight's shape, `block_sizes` compares them, and takes only sizes that agree.
 """
 
 from functools import cache
@@ -27,19 +27,19 @@ WIDTH = 16  # fp32 numbers in a cache line, to which operands are aligned
 
 
 def padded(x: torch.Tensor, dim: int, multiple: int) -> torch.Tensor:
-    """x with zeros at the end of `dim`, up to a multiple."""
+    """Pad x with zeros at the end of `dim`, up to a multiple."""
     missing = -x.shape[dim] % multiple
     return x if not missing else F.pad(x, (0, 0) * (x.dim() - 1 - dim) + (0, missing))
 
 
 def aligned(x: torch.Tensor) -> torch.Tensor:
-    """x, contiguous and beginning at a cache line, as torch allocates memory on a CPU."""
+    """Return x, contiguous and starting at a cache line, as torch allocates memory on a CPU."""
     x = x.contiguous()
     return x if x.data_ptr() % (4 * WIDTH) == 0 else x.clone()
 
 
 def row_products(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """x fp32 [T, K] times weight fp32 [N, K] transposed -> [T, N]."""
+    """Multiply x fp32 [T, K] by weight fp32 [N, K] transposed -> [T, N]."""
     tokens, columns = x.shape[0], weight.shape[0]
     weight = padded(padded(weight, 0, WIDTH), 1, WIDTH).T
     sizes = block_sizes(*weight.shape, weight.stride(1) == 1)
@@ -55,7 +55,7 @@ def row_products(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 
 def head_products(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """x fp32 [T, H, K] times weight fp32 [H, K, N], each head's rows with its own weight -> [T, H, N]."""
+    """Multiply each head's rows of x fp32 [T, H, K] by its weight fp32 [H, K, N] -> [T, H, N]."""
     (tokens, heads, _), columns = x.shape, weight.shape[2]
     if tokens >= SIZES[0]:
         return torch.stack([row_products(x[:, head], weight[head].T) for head in range(heads)], 1)
@@ -70,9 +70,9 @@ def head_products(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 @cache
 def block_sizes(width: int, outputs: int, row_major: bool) -> tuple[int, ...]:
-    """The sizes of blocks whose products with a weight [width, outputs] give a row the same bits on this machine, largest first.
+    """Return the sizes of blocks whose products with a weight [width, outputs] give a row the same bits here, largest first.
 
-    RuntimeError if there is none. row_major: whether the weight's rows are contiguous, or else its columns.
+    RuntimeError if there is none. row_major: the weight's rows are contiguous; otherwise its columns are.
     """
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn((width, outputs) if row_major else (outputs, width), generator=generator)
@@ -96,9 +96,9 @@ def block_sizes(width: int, outputs: int, row_major: bool) -> tuple[int, ...]:
 
 @cache
 def packed_rows(width: int, outputs: int) -> int:
-    """How many rows oneDNN may multiply at once with a weight [outputs, width], all with the bits that they have alone; 0: none.
+    """Return how many rows oneDNN may multiply at once with a weight [outputs, width] without a change of any row's bits; 0: none.
 
-    ../reference/linear.py says why a row's bits should not depend on the others. Batches of up to so many rows are compared on this
+    ../reference/linear.py says why a row's bits should not depend on the others. Batches of different sizes are compared on this
     machine, at several places, by one thread and more, with the weight in oneDNN's layout and as it is.
     """
     sizes = PACKED_SIZES if width * outputs <= PACKED_WEIGHT else PACKED_SIZES[:-2]  # large weights in a second or two
@@ -125,13 +125,13 @@ def packed_rows(width: int, outputs: int) -> int:
 
 
 def _in_blocks(rows: torch.Tensor, weight: torch.Tensor, size: int) -> torch.Tensor:
-    """rows [T, K], T a multiple of `size`, times weight [K, N] -> [T, N]."""
+    """Multiply rows [T, K], T a multiple of `size`, by weight [K, N] -> [T, N]."""
     blocks = rows.unflatten(0, (-1, size))
     return torch.bmm(blocks, weight.expand(blocks.shape[0], -1, -1)).flatten(0, 1)
 
 
 def _agrees(rows: torch.Tensor, weight: torch.Tensor, size: int, expected: torch.Tensor, threads: int) -> bool:
-    """Whether blocks of so many rows give every row the expected bits: at other places, in one block or many, by more threads."""
+    """Check that blocks of `size` rows give every row the expected bits: at other places, in one block or many, by more threads."""
     for count in sorted({1, 2, max(threads - 1, 1), threads}):
         torch.set_num_threads(count)
         for shift in (0, 1, size // 2 + 1):
@@ -144,7 +144,7 @@ def _agrees(rows: torch.Tensor, weight: torch.Tensor, size: int, expected: torch
 
 
 def sum_in_halves(x: torch.Tensor, dim: int) -> torch.Tensor:
-    """The sum over `dim`, whose size is a power of two: the second half is added to the first until one is left."""
+    """Sum over `dim`, whose size is a power of two: add the second half to the first until one element is left."""
     while (size := x.shape[dim]) > 1:
         first, second = x.split(size // 2, dim)
         x = first + second

@@ -1,6 +1,6 @@
 """The gated activation, batch-invariant.
 
-torch's silu and sigmoid compute the last elements of a tensor by other code than the rest; its exp does not.
+torch's silu and sigmoid use other code for the last elements of a tensor; its exp does not.
 """
 
 import torch

@@ -4,7 +4,7 @@ import torch
 
 from ..reference.quantize import rms_norm_quantize
 from ..reference.routing import choose_experts, group_by_expert
-from ..routing import ExpertGroups
+from ..types import ExpertGroups
 from .quantize import sigmoid
 
 

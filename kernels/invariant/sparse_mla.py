@@ -1,14 +1,14 @@
-"""Attention over selected latents, batch-invariant: for prompts and decodes the same products of a query with tiles of its keys.
+"""Attention over selected latents, batch-invariant: prompts and decodes use the same products of a query with tiles of its keys.
 
 The keys of a query are cut into tiles by their place in its own list, which is in the order of positions. The greatest score is
 the same in any order. Sums over the keys of a tile are made by a product of fixed shape, or by halves; the tiles are
-added in ascending order. What stands behind a query's last key has weight 0 and value 0, and adding that changes no bit.
+added in ascending order. Entries after a query's last key have weight 0 and value 0, and adding them changes no bit.
 """
 
 import torch
 
 from ..reference.cache_write import gather_latents
-from ..split_plan import SplitPlan
+from ..types import SplitPlan
 from .products import HEAD_ROWS, aligned, padded, sum_in_halves
 
 TILE = 128  # keys of one product
@@ -73,7 +73,7 @@ def sparse_attention(
 
 
 def _keys(latents: torch.Tensor, slots: torch.Tensor, keep: torch.Tensor, value_dim: int) -> torch.Tensor:
-    """The keys in slots int64 [N, K], fp32 [N, K, D]: zeros, or any finite keys, where `keep` is false."""
+    """Read the keys in slots int64 [N, K] -> fp32 [N, K, D]; zeros or any finite values where `keep` is false."""
     longest = keep.sum(1).argmax()
     if len(slots) > 1 and bool(((slots == slots[longest]) | ~keep).all()):
         # The queries begin with the same keys, as at the start of a prompt. One copy serves them all: what a query does not keep
@@ -85,7 +85,7 @@ def _keys(latents: torch.Tensor, slots: torch.Tensor, keep: torch.Tensor, value_
 
 
 def _gather(latents: torch.Tensor, slots: torch.Tensor, keep: torch.Tensor, value_dim: int) -> torch.Tensor:
-    """The keys in slots int64 [N, K], fp32 [N, K, D], zeros where `keep` is false: what is there may be NaN."""
+    """Read the keys in slots int64 [N, K] -> fp32 [N, K, D]; zeros where `keep` is false, since NaN may lie there."""
     if latents.dtype == torch.uint8:
         keys = gather_latents(latents, slots, value_dim, torch.float32)
     else:

@@ -1,11 +1,11 @@
-"""Stamps beside the paged caches, in plain PyTorch. Integers of 64 bits wrap, as the definitions in kernels/cache_stamps.py ask."""
+"""Stamps next to the paged caches, in plain PyTorch. 64-bit integers wrap, as kernels/cache_stamps.py defines."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 
-from ..cache_stamps import (
+from ..types import (
     CHAIN,
     COMPARE_HASH,
     FOUND_WORDS,
@@ -55,7 +55,7 @@ def _stamp_decodes(
     block_table: torch.Tensor,
     stamps: Stamps,
 ) -> torch.Tensor:
-    """The same for one token of each sequence, in numpy, whose calls cost a fraction of PyTorch's: steps on a CPU count them."""
+    """`stamp_tokens` for one token of each sequence, in numpy, whose calls cost a fraction of PyTorch's."""
     size, chains = stamps.page_size, stamps.chains.numpy()
     place, at = positions.numpy(), slots.numpy()
     if (place % size).all():  # most steps: the previous position's slot is the one before
@@ -71,7 +71,7 @@ def _stamp_decodes(
 
 
 def decode_tasks(lengths: torch.Tensor, page_size: int) -> torch.Tensor:
-    """The tasks of a step of decodes, int64 [2 B, 5]: the page of each new token, then one earlier page of each sequence.
+    """Return the tasks of a step of decodes, int64 [2 B, 5]: the page of each new token, then one earlier page of each sequence.
 
     A page that has become full is hashed. The earlier page is another one at each step, and every HASH_EVERY-th step its hash is
     compared. A sequence without a full earlier page checks none of its entries.
@@ -160,7 +160,7 @@ def _hash_pages(
 
 
 def hash_page(page: torch.Tensor, multipliers: torch.Tensor) -> torch.Tensor:
-    """The sum of a page's 64-bit words, each times the multiplier of its place: int64 [], on the page's device."""
+    """Return the sum of a page's 64-bit words, each times the multiplier of its place: int64 [], on the page's device."""
     words = page.view(-1).view(torch.int64)
     return (words * multipliers[: len(words)]).sum()
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from ..cache_stamps import Stamp
+from ..types import Stamp
 from .hadamard import rotate_quantize
 from .quantize import GROUP, quantize_blocks, rms_norm
 from .rope import rotate_index, rotate_interleaved

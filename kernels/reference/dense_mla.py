@@ -6,7 +6,7 @@ from itertools import pairwise
 import torch
 import torch.nn.functional as F
 
-from ..split_plan import SplitPlan
+from ..types import SplitPlan
 from .sparse_mla_prefill import sparse_attention
 from .wide import widened
 

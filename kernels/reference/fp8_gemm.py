@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from ..quantize import Quantized
+from ..types import Quantized
 from .quantize import GROUP
 
 

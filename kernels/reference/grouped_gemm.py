@@ -1,10 +1,12 @@
 """GEMM of rows sorted by expert in plain PyTorch, one expert after the other."""
 
+from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import torch
 
-from ..quantize import Quantized
+from ..types import Quantized
 from .fp8_gemm import fp8_gemm
 from .wide import widened
 
@@ -18,23 +20,40 @@ def grouped_gemm(
     sorted_token_ids: torch.Tensor | None,
     expected_m: int,
 ) -> torch.Tensor:
+    return by_expert(a, weight, offsets, weight_scale, out_dtype, sorted_token_ids, _product, fp8_gemm)
+
+
+def by_expert(
+    a: torch.Tensor | Quantized,
+    weight: torch.Tensor,
+    offsets: torch.Tensor,
+    weight_scale: torch.Tensor | None,
+    out_dtype: torch.dtype,
+    sorted_token_ids: torch.Tensor | None,
+    product: Callable[..., Any],
+    fp8_product: Callable[..., Any],
+) -> torch.Tensor:
+    """`grouped_gemm` by product(rows, weight, out_dtype) or fp8_product(rows, weight, weight_scale, out_dtype) of each expert."""
     values, scales = a if isinstance(a, Quantized) else (a, None)
     if sorted_token_ids is not None:
         values, scales = values[sorted_token_ids], None if scales is None else scales[sorted_token_ids]
     out = torch.empty(values.shape[0], weight.shape[1], dtype=out_dtype, device=values.device)
-    bounds = offsets.tolist()
-    for expert, (start, end) in enumerate(pairwise(bounds)):
+    for expert, (start, end) in enumerate(pairwise(offsets.tolist())):
         if start == end:
             continue
         if scales is None or weight_scale is None:
-            # A wider output dtype keeps the fp32 bits of the product, instead of widening rounded ones.
-            wide = torch.promote_types(values.dtype, out_dtype)
-            rows, columns = widened(values[start:end].to(wide), weight[expert].to(wide))
-            out[start:end] = rows @ columns.T
+            out[start:end] = product(values[start:end], weight[expert], out_dtype)
         else:
-            quantized = Quantized(values[start:end], scales[start:end])
-            out[start:end] = fp8_gemm(quantized, weight[expert], weight_scale[expert], out_dtype)
+            rows = Quantized(values[start:end], scales[start:end])
+            out[start:end] = fp8_product(rows, weight[expert], weight_scale[expert], out_dtype)
     return out
+
+
+def _product(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
+    # A wider output dtype keeps the fp32 bits of the product, instead of widening rounded ones.
+    wide = torch.promote_types(x.dtype, out_dtype)
+    rows, columns = widened(x.to(wide), weight.to(wide))
+    return rows @ columns.T
 
 
 def grouped_gemm_with_shared(

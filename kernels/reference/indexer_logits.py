@@ -16,7 +16,7 @@ def _as_they_are(*operands: torch.Tensor) -> tuple[torch.Tensor, ...]:
 def _scores(q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor, k_scale: torch.Tensor | None) -> torch.Tensor:
     """q [T, H, D], k [S, D], weights [T, H] -> fp32 [T, S]."""
     rows, heads, _ = q.shape
-    # Only fp32 keys can be widened: with those of fewer bits, fp32 is the precision of the kernels, too.
+    # Only fp32 keys can be widened: with narrower keys, fp32 is the precision of the kernels, too.
     widen = widened if k.dtype == torch.float32 else _as_they_are
     keys, weights = widen(k.float(), weights)
     out = torch.empty(rows, k.shape[0], dtype=torch.float32, device=q.device)
@@ -78,7 +78,7 @@ def _all_rows(
     lengths: torch.Tensor,
     out: torch.Tensor,
 ) -> torch.Tensor:
-    """The scores in `out` [B * new, max_context], of as many sequences at a time as BLOCK_BYTES allow: a GPU waits for launches."""
+    """Write the scores to `out` [B * new, max_context], as many sequences at a time as BLOCK_BYTES allow, to save launches."""
     batch, new, heads, width = q.shape
     pages = min(-(-out.shape[1] // cache.shape[1]), block_table.shape[1])
     columns = min(pages * cache.shape[1], out.shape[1])
@@ -88,7 +88,7 @@ def _all_rows(
     scores = out.view(batch, new, -1)[..., :columns]
     for first in range(0, batch, at_once):
         rows = slice(first, first + at_once)
-        # Behind a sequence's pages its table may hold anything.
+        # After a sequence's pages its table may hold anything.
         table = block_table[rows, :pages].long().clamp(0, cache.shape[0] - 1)
         keys = cache[table].flatten(1, 3)[:, :columns]
         hidden = positions >= ends[rows, :, None]
@@ -103,7 +103,7 @@ def _all_rows(
 
 
 def _keys(cache: torch.Tensor, pages: list[int]) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """The keys [S, D] of these pages, and their scales fp32 [S] if they are FP8."""
+    """Return the keys [S, D] of these pages, and their scales fp32 [S] if they are FP8."""
     if pages and pages == list(range(pages[0], pages[0] + len(pages))):
         taken = cache[pages[0] : pages[0] + len(pages)]  # no copy
     else:

@@ -2,7 +2,7 @@
 
 import torch
 
-from ..norm_and_cache import Caches, Fp32Projection, Norms
+from ..types import Caches, Fp32Projection, Norms
 from .cache_write import write_index_cache, write_latent_cache
 from .fp32_ops import fp32_linear, layer_norm
 from .quantize import rms_norm_quantize

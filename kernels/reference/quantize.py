@@ -14,14 +14,14 @@ WEIGHT_AMAX_FLOOR = 1e-12
 
 
 def round_up_to_power_of_two(scale: torch.Tensor) -> torch.Tensor:
-    """The ue8m0 rounding of finite scales. It works on the bits of the float, so that exact powers of two are unchanged."""
+    """Round finite scales to ue8m0, on the bits of the float, so that exact powers of two are unchanged."""
     bits = scale.view(torch.int32)
     exponent = (bits >> 23) + ((bits & 0x7FFFFF) != 0)
     return (exponent << 23).view(torch.float32)
 
 
 def _scales(amax: torch.Tensor, ue8m0: bool) -> torch.Tensor:
-    """The scales of groups whose largest absolute values are `amax`: NaN for infinity and NaN, and so are then all values."""
+    """Return the scales of groups with largest absolute values `amax`: NaN for infinity and NaN, which makes all values NaN."""
     scale = amax / FP8_MAX
     return torch.where(scale.isfinite(), round_up_to_power_of_two(scale) if ue8m0 else scale, math.nan)
 

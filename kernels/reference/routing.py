@@ -2,12 +2,12 @@
 
 import torch
 
-from ..routing import ExpertGroups
+from ..types import ExpertGroups
 from .quantize import rms_norm_quantize
 
 
 def _largest(x: torch.Tensor, count: int) -> torch.Tensor:
-    """Indices of the `count` largest elements [..., count], largest first; of equal ones the lowest first, unlike torch.topk."""
+    """Return the indices of the `count` largest elements [..., count], largest first; equal ones by index, unlike torch.topk."""
     return x.sort(dim=-1, descending=True, stable=True).indices[..., :count]
 
 
@@ -32,7 +32,7 @@ def choose_experts(
     normalise: bool,
     scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """As `route`, from scores = sigmoid(logits)."""
+    """Choose experts as `route` does, from scores = sigmoid(logits)."""
     # The bias balances the load. It takes part in the choice of experts, but not in their weights.
     biased = scores + bias
     if num_groups > 1:

@@ -2,7 +2,7 @@
 
 import torch
 
-from ..split_plan import SplitPlan
+from ..types import SplitPlan
 from .sparse_mla_prefill import sparse_attention
 
 

@@ -1,6 +1,6 @@
 """bf16 products in TileLang whose sums are one chain of MMAs: slices of 16 of K in ascending order, from zero.
 
-On Hopper the bits of an accumulator depend on those slices in their order alone, not on the tile or on which operand is the M of
+On Hopper the bits of an accumulator depend only on those slices in their order, not on the tile or on which operand is the M of
 the MMA. So `linear` gives a row the same bits whatever the number of rows, though few rows take a kernel of their own.
 """
 
@@ -16,7 +16,7 @@ from .lanes import dtype_name
 
 TILE = 128  # rows of a weight in a tile
 K_STEP = 64  # of K at a time: a line of the 128-byte swizzle
-FEW_TOKENS = 64  # up to so many the weights are the M of an MMA (swap-AB), in tiles of 16 or 64 tokens
+FEW_TOKENS = 64  # up to this many, the weights are the M of an MMA (swap-AB), in tiles of 16 or 64 tokens
 STAGE_BYTES = 200 * 1024
 
 
@@ -47,7 +47,7 @@ def tokens_by_weights(out_dtype: str) -> Any:
 
 @tile_kernel((16, "float32"), (64, "float32"), (16, "bfloat16"), (64, "bfloat16"))
 def weights_by_tokens(tokens: int, out_dtype: str) -> Any:
-    """The same with swap-AB, in tiles of `tokens` tokens."""
+    """The product with swap-AB, in tiles of `tokens` tokens."""
     rows, n, k = T.dynamic("rows"), T.dynamic("n"), T.dynamic("k")
     stages = STAGE_BYTES // 2 // ((TILE + tokens) * K_STEP * 2)  # two CTAs on a multiprocessor
 

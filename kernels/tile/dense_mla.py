@@ -5,7 +5,7 @@ from typing import Any
 import tilelang.language as T
 import torch
 
-from ..split_plan import SplitPlan
+from ..types import SplitPlan
 from .factory import tile_kernel
 from .mla_pipelined import BLOCK, FLOOR, LATENT, ROWS, attend, check_layout
 
@@ -63,7 +63,7 @@ def dense_mla_decode(
     causal: bool,
     plan: SplitPlan | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The number of splits follows from the shapes alone: `plan` is not used, and a captured graph serves every length."""
+    """Only the shapes decide the number of splits: `plan` is not used, and a captured graph serves every length."""
     batch, fresh, heads, _ = q.shape
     pages, page = cache.shape[:2]
     if not cache.is_contiguous():

@@ -12,7 +12,7 @@ import tilelang.language as T
 import torch
 
 from ..alignment import aligned_rows
-from ..quantize import Quantized
+from ..types import Quantized
 from .factory import tile_kernel
 
 FP8 = "float8_e4m3fn"
@@ -67,7 +67,7 @@ def tokens_by_weights(n: int, k: int, experts: int, out_dtype: str) -> Any:
 
 @tile_kernel((4096, 7168, 0, 16, 4, "float32"), (4096, 7168, 32, 16, 1, "bfloat16"), (4096, 7168, 0, 64, 4, "float32"))
 def weights_by_tokens(n: int, k: int, experts: int, tokens: int, splits: int, out_dtype: str) -> Any:
-    """The same with swap-AB, in tiles of `tokens` tokens -> out [splits, rows, n], one sum for each part of K."""
+    """The product with swap-AB, in tiles of `tokens` tokens -> out [splits, rows, n], one sum for each part of K."""
     slices = -(-k // SLICE)
     part_slices = -(-slices // splits)
     # One thread block has a multiprocessor to itself.

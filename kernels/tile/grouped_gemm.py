@@ -6,7 +6,7 @@ import tilelang.language as T
 import torch
 
 from ..alignment import aligned_rows
-from ..quantize import Quantized
+from ..types import Quantized
 from .factory import tile_kernel
 from .fp8_gemm import TILE, fp8_gemm, token_tile, tokens_by_weights, weights_by_tokens
 

@@ -1,4 +1,4 @@
-"""The Hadamard transform, alone and in the indexer's chain of RoPE, Hadamard transform and FP8 quantisation.
+"""The Hadamard transform by itself and in the indexer's chain of RoPE, Hadamard transform and FP8 quantisation.
 
 Eight lanes hold a row, in pieces as in lanes.py. Bits 0-2 of an element's index in its row are its position in a piece, bits 3-5
 the lane, and the higher ones the piece. So butterflies with strides 8 to 32 are exchanges between lanes, and all others are local
@@ -18,7 +18,7 @@ ROWS = THREADS // LANES  # rows per thread block
 
 
 def held(width: int) -> int:
-    """The number of elements of a row that a lane holds: two pieces for each group of 128, the last perhaps partly empty."""
+    """Return the number of elements of a row that a lane holds: two pieces for each group of 128, the last perhaps partly empty."""
     return -(-width // GROUP) * 2 * PIECE
 
 

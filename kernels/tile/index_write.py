@@ -1,7 +1,7 @@
 """Writes to the paged index caches, eight lanes for each key.
 
 The kernels get several views of the memory of a uint8 cache, one for each type that a record holds (e4m3, fp32, bf16). Those
-that are `stamped` store a stamp beside each entry (kernels/cache_stamps.py); the others get None for `column` and `stamps`.
+that are `stamped` store a stamp with each entry (kernels/cache_stamps.py); the others get None for `column` and `stamps`.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ import tilelang.language as T
 import torch
 
 from ..alignment import is_aligned
-from ..cache_stamps import Stamp
+from ..types import Stamp
 from .factory import tile_kernel
 from .hadamard import ROWS, THREADS, held, load_row, rotate, store_row, transform
 from .lanes import LANES, PASSES, PIECE, dtype_name, flat, in_pieces, quantize, store_stamp

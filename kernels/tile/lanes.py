@@ -31,12 +31,12 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def flat(x: torch.Tensor) -> torch.Tensor:
-    """The memory of x [T, D] from its first to its last element, with anything between its rows."""
+    """Return the memory of x [T, D] from its first to its last element, including gaps between rows."""
     return x.as_strided(((x.shape[0] - 1) * x.stride(0) + x.shape[1],), (1,))
 
 
 def in_pieces(x: torch.Tensor, width: int) -> bool:
-    """Whether x [T, D], cut into segments of `width` columns, consists of whole pieces that start on 16-byte boundaries."""
+    """Check that x [T, D], cut into segments of `width` columns, consists of whole pieces that start on 16-byte boundaries."""
     return is_aligned(x) and x.stride(0) % PIECE == 0 and width % PIECE == 0
 
 
@@ -90,11 +90,11 @@ def rounded(values: Any, at: Any, dtype: str) -> None:
 
 @T.macro
 def quantize(values: Any, at: Any, scale: Any, ue8m0: bool) -> None:
-    """Divide both pieces of a lane, values[at:at + 16], by the scale of their group. The bits are those of the reference.
+    """Divide both pieces of a lane, values[at:at + 16], by the scale of their group. The bits equal the reference's.
 
-    The maximum is that of the absolute values' bits, of which infinity and NaN are the largest. To round a scale up, its mantissa
-    is carried into the exponent, and NaN wraps to -0.0. Adding 0 * scale then makes the scale NaN for infinity and NaN, and so
-    become all values of the group. The following conversion to e4m3 keeps NaN.
+    The maximum is taken over the absolute values' bits, where infinity and NaN are the largest. To round a scale up, its mantissa
+    is carried into the exponent, and NaN wraps to -0.0. Adding 0 * scale then makes the scale NaN for infinity and NaN, and with
+    it all values of the group. The following conversion to e4m3 keeps NaN.
     """
     top = T.alloc_var("int32")
     top = FLOOR_BITS
@@ -120,7 +120,7 @@ def quantize(values: Any, at: Any, scale: Any, ue8m0: bool) -> None:
 
 
 def spans(width: int) -> int:
-    """The number of times that a warp, four groups wide, covers a row."""
+    """Return how many times a warp, four groups wide, covers a row."""
     return -(-width // (WARP // LANES * GROUP))
 
 

@@ -1,9 +1,9 @@
 """Attention over gathered latents in TileLang, with explicit warp specialisation: the seesaw schedule.
 
 "Seesaw" is FlashMLA's name for it (docs/20250422-new-kernel-deep-dive.md there). There are two math warpgroups and a producer
-warpgroup. A thread block has 64 query rows (heads, or heads of several new tokens) that share their keys, and processes those in
-pairs of 64-key blocks. Group 0 computes the scores of the even block of a pair, group 1 those of the odd one. Each group owns 256
-of the 512 output columns, and passes its probabilities to the other group through shared memory:
+warpgroup. A thread block has 64 query rows (heads, or heads of several new tokens) that share their keys, and processes the keys in
+pairs of 64-key blocks. Group 0 computes the scores of even blocks, group 1 of odd ones. Each group owns 256 of the 512 output
+columns, and passes its probabilities to the other group through shared memory:
 
     group 0 (columns 0-255):   Q K0 | softmax 0 | P0 V0        | wait P1 | P1 V1 | Q K0' ...
     group 1 (columns 256-511): wait P0          | P0 V0 | Q K1 | softmax 1 | P1 V1 | wait P0' ...

@@ -1,4 +1,4 @@
-"""FP8 quantisation, alone and fused with the operation before it: RMSNorm (with the addition of the residual) or SwiGLU.
+"""FP8 quantisation by itself and fused with the operation before it: RMSNorm (with the addition of the residual) or SwiGLU.
 
 Without a norm, each group of 128 elements is independent and takes 8 lanes. With a norm, a thread block takes one row, and keeps it
 in registers between the sum of squares and the quantisation.

@@ -44,7 +44,7 @@ def rank_of(value: Any, position: Any) -> Any:
 
 @T.macro
 def scan(value: Any, before: Any, total: Any, sums: Any, tx: Any) -> None:
-    """The sums of `value` [1] over the threads before this one, and over all threads. It has two barriers."""
+    """Sum `value` [1] over the threads before this one, and over all threads. Takes two barriers."""
     lane = tx % 32
     other = T.alloc_local((1,), "int32")
     warps = T.alloc_local((1,), "int32")
@@ -108,7 +108,7 @@ def count_digit(histogram: Any, rank: Any, prefix: Any, shift: Any) -> None:
 
 @tile_kernel((COLUMNS[0], False), (COLUMNS[1], True), pass_configs=PASSES)
 def select_kernel(most_columns: int, paged: bool) -> Any:
-    """Selects from rows of up to `most_columns`; writes slots if `paged`, else positions."""
+    """Select from rows of up to `most_columns`; writes slots if `paged`, else positions."""
     rows, columns, k, pages = T.dynamic("rows, columns, k, pages")
     pitch, table_pitch = T.dynamic("pitch, table_pitch")
 

@@ -5,7 +5,7 @@ from typing import Any
 import tilelang.language as T
 import torch
 
-from ..cache_write import gather_latents
+from .cache_read import gather_latents
 from .factory import tile_kernel
 from .mla_pipelined import BLOCK, FLOOR, LATENT, LOG2E, ROPE, ROWS, attend, check_layout
 
@@ -106,13 +106,13 @@ def sparse_attn_fwd_plain(has_length: bool, has_sink: bool) -> Any:
 
 
 def row(indices: Any, token: Any, column: Any, topk: Any, rows: Any) -> Any:
-    """The row of kv that a column of the selection names; 0 if it names none, so that it can be read."""
+    """Return the row of kv that a column of the selection names; 0 if it names none, so that it can be read."""
     index = indices[token, T.min(column, topk - 1)]
     return T.if_then_else(index < rows, T.max(index, 0), 0)
 
 
 def exists(indices: Any, token: Any, column: Any, limit: Any, topk: Any, rows: Any) -> Any:
-    """Whether this column of the selection counts and names a row of kv."""
+    """Return whether this column of the selection counts and names a row of kv."""
     index = indices[token, T.min(column, topk - 1)]
     return T.And(column < limit, T.And(index >= 0, index < rows))
 
@@ -125,7 +125,7 @@ def sparse_mla_prefill_plain(
     topk_length: torch.Tensor | None = None,
     attn_sink: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """sparse_mla_prefill over contiguous bf16 rows by the plain kernel, with which the pipelined one is compared."""
+    """Run sparse_mla_prefill over contiguous bf16 rows by the plain kernel, for comparison with the pipelined one."""
     results, lengths, sink = _prepare(q, indices[:, 0], topk_length, attn_sink)
     compiled = sparse_attn_fwd_plain(topk_length is not None, attn_sink is not None)
     compiled(q, kv[:, 0], indices[:, 0], lengths, sink, *results, softmax_scale)
@@ -150,7 +150,7 @@ def sparse_mla_prefill(
 
 
 def _dequantized(cache: torch.Tensor, indices: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """(bf16 rows of a paged FP8 cache, indices into them). Converts all slots, or one row for each index if those are fewer."""
+    """Return (bf16 rows of a paged FP8 cache, indices into them). Converts all slots, or one row per index if those are fewer."""
     if not cache.is_contiguous():
         raise ValueError(f"kv has strides {cache.stride()}; expected a contiguous cache for backend 'tile'")
     capacity = cache.shape[0] * cache.shape[1]
@@ -167,7 +167,7 @@ def _dequantized(cache: torch.Tensor, indices: torch.Tensor) -> tuple[torch.Tens
 def _prepare(
     q: torch.Tensor, indices: torch.Tensor, topk_length: torch.Tensor | None, attn_sink: torch.Tensor | None
 ) -> tuple[tuple[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor, torch.Tensor]:
-    """((out, max_logits, lse) to be written, lengths, sink). Missing lengths and sink become tensors that are not read."""
+    """Return ((out, max_logits, lse) to be written, lengths, sink). Missing lengths and sink become tensors that are not read."""
     tokens, heads, _ = q.shape
     out = q.new_empty(tokens, heads, LATENT)
     max_logits = torch.empty(tokens, heads, dtype=torch.float32, device=q.device)

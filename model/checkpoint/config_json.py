@@ -67,7 +67,7 @@ _HARMLESS = """
     unsloth_version use_bfloat16 use_cache use_return_dict
 """
 
-# Keys that functions below read, each in its own way.
+# Keys that the functions below read.
 _SPECIAL = """
     eos_token_id rope_theta rope_scaling rope_parameters quantization_config mlp_layer_types layer_types indexer_types
     index_topk_pattern num_local_experts num_experts num_key_value_heads qk_head_dim
@@ -77,7 +77,7 @@ _SPECIAL = """
 _RENAMED = {"yarn", "rope_theta", "eos_token_ids", "weight_block", "ue8m0_scales"}
 _PLAIN = {field.name: field.type for field in fields(ModelConfig) if field.name not in _RENAMED}
 
-_LAYER_TYPES = ("indexed_attention", "deepseek_sparse_attention")  # two names for the same: the layer has an indexer
+_LAYER_TYPES = ("indexed_attention", "deepseek_sparse_attention")  # both mean that the layer has an indexer
 _YARN_KEYS = {field.name for field in fields(YarnScaling)}
 
 
@@ -103,7 +103,7 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 
 def parse_config(values: dict[str, Any]) -> ModelConfig:
-    """The configuration in config.json's keys, in the old (``rope_scaling``) or new (``rope_parameters``) spelling.
+    """Parse config.json's keys, in the old (``rope_scaling``) or new (``rope_parameters``) spelling.
 
     An absent dimension is the released model's. A key that is not known here, or a value that asks for another computation, raises
     ConfigError; harmless ones are ignored.
@@ -191,7 +191,7 @@ def _read_rope_dict(where: str, values: dict[str, Any]) -> tuple[float, YarnScal
 
 
 def _check_unscaled(where: str, rope: dict[str, Any], given: dict[str, Any]) -> None:
-    """Raises ConfigError if cos and sin would be scaled: YaRN can do so by the ratio of two mscales; DeepSeek-V3.2 does not."""
+    """Raise ConfigError if cos and sin would be scaled. YaRN scales them by the ratio of two mscales; DeepSeek-V3.2 does not."""
     explicit = rope.get("attention_factor")
     if explicit is not None:
         if explicit != 1:
@@ -235,7 +235,7 @@ def _read_quantization(given: Any) -> tuple[tuple[int, int] | None, bool]:
 
 
 def _read_layer_types(values: dict[str, Any], found: dict[str, Any]) -> None:
-    """Lists of layer types, if given, replace `first_k_dense_replace`, which must be able to express them."""
+    """Read lists of layer types. They replace `first_k_dense_replace`, which must be able to express them."""
     layers = found.get("num_hidden_layers", ModelConfig.num_hidden_layers)
     types = values.get("mlp_layer_types")
     if types is not None:
@@ -246,14 +246,14 @@ def _read_layer_types(values: dict[str, Any], found: dict[str, Any]) -> None:
             )
         found["first_k_dense_replace"] = dense
     elif type(layers) is int and type(found.get("first_k_dense_replace")) is int:
-        # A number above that of the layers means all of them. The MTP layer that may follow still has experts.
+        # A number above the number of layers means all of them. The MTP layer that may follow still has experts.
         found["first_k_dense_replace"] = min(found["first_k_dense_replace"], layers)
     types = values.get("layer_types")
     if types is not None and (
         not isinstance(types, list) or len(types) != layers or any(one not in _LAYER_TYPES for one in types)
     ):
         raise _wrong("layer_types", types, f"{short_repr(layers)} times {_LAYER_TYPES[0]!r}")
-    # Two spellings, of transformers and vLLM, of which layers select for themselves. They may include those of drafts.
+    # transformers' and vLLM's lists of the layers that select for themselves. Draft layers may be included.
     for key, own in (("indexer_types", "full"), ("index_topk_pattern", "F")):
         types = values.get(key)
         whole = isinstance(types, list | str) and (type(layers) is not int or len(types) >= layers)
@@ -262,7 +262,7 @@ def _read_layer_types(values: dict[str, Any], found: dict[str, Any]) -> None:
 
 
 def _check_derived(values: dict[str, Any], found: dict[str, Any]) -> None:
-    """Keys whose value follows from other keys must agree with them."""
+    """Raise ConfigError for a key that repeats others and disagrees with them."""
 
     def field(key: str) -> Any:
         return found.get(key, getattr(ModelConfig, key))
@@ -281,7 +281,7 @@ def _check_derived(values: dict[str, Any], found: dict[str, Any]) -> None:
 
 
 def config_json(config: ModelConfig) -> dict[str, Any]:
-    """The keys of a config.json from which `parse_config` makes this configuration again, in the released model's spelling."""
+    """Write a configuration in the released model's spelling, so that `parse_config` reads it back."""
     values: dict[str, Any] = {"architectures": ["DeepseekV32ForCausalLM"], "model_type": "deepseek_v32"}
     values |= {key: getattr(config, key) for key in _PLAIN}
     values |= {"scoring_func": "sigmoid", "topk_method": "noaux_tc", "hidden_act": "silu", "attention_bias": False}

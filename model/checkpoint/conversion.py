@@ -1,7 +1,7 @@
 """Converts a Hugging Face checkpoint into one file per rank. It streams: memory holds only a few row chunks.
 
-A rank's file is written under the name *.partial and renamed once it is complete, so an interrupted conversion resumes with the
-first missing file. The bytes written depend only on the checkpoint.
+A rank's file is written as *.partial and renamed when it is complete, so an interrupted conversion resumes with the first missing
+file. The bytes written depend only on the checkpoint.
 """
 
 import json
@@ -48,9 +48,9 @@ def convert(
 ) -> list[Path]:
     """Write the checkpoint in `source` for `ranks` ranks into `target`. Returns the files of weights.
 
-    verify_hashes: compare what is read with the manifest of the source, if it has one. A finished conversion is left as it is;
-    an interrupted one resumes. Takes a few hundred MB of memory. Raises CheckpointError or ConfigError, each of one line, if the
-    checkpoint is incomplete or has changed since the conversion began, and if the target holds something else.
+    verify_hashes: compare the bytes read with the manifest of the source, if it has one. A finished conversion is not repeated; an
+    interrupted one resumes. Takes a few hundred MB of memory. Raises CheckpointError or ConfigError, each of one line, if the
+    checkpoint is incomplete or has changed since the conversion began, or if the target holds something else.
     """
     config = read_config(source)
     if is_converted(source):
@@ -82,7 +82,7 @@ def convert(
         else:
             partial = path.with_name(path.name + ".partial")
             entry = write_rank_file(partial, plan, of_rank, advance, hashes)
-            write_json(_hashes(path), entry)  # before the renaming: a file that has its name has its hashes
+            write_json(_hashes(path), entry)  # before renaming, so that a complete file always has its hashes
             os.replace(partial, path)
             sync(target)
     if _identity(source, read_headers(source)) != identity["source"]:
@@ -94,7 +94,7 @@ def convert(
 
 
 def _is_done(source: Path, target: Path, identity: dict[str, Any]) -> bool:
-    """Whether the target is finished; if not, prepare it. Raises CheckpointError if it holds another conversion or checkpoint."""
+    """Return whether the target is finished; if not, prepare it. CheckpointError if it holds another conversion or checkpoint."""
     if target.resolve() == source.resolve():
         raise CheckpointError(target, "is the checkpoint itself; expected another directory to write to")
     state = target / STATE
@@ -121,7 +121,7 @@ def _is_done(source: Path, target: Path, identity: dict[str, Any]) -> bool:
 
 
 def _identity(source: Path, stored: dict[str, StoredTensor]) -> dict[str, Any]:
-    """Identifies a checkpoint and its state by sizes, times and headers, without reading 689 GB of data."""
+    """Identify a checkpoint and its state by sizes, times and headers, without reading 689 GB of data."""
     paths = sorted({tensor.file for tensor in stored.values()})
     files = {path.name: [path.stat().st_size, path.stat().st_mtime_ns] for path in paths}
     layout = [(name, each.file.name, each.dtype, each.shape, each.offset) for name, each in sorted(stored.items())]
@@ -133,7 +133,7 @@ def _identity(source: Path, stored: dict[str, StoredTensor]) -> dict[str, Any]:
 
 
 def _copy_others(source: Path, target: Path) -> dict[str, str]:
-    """Copy the files beside the weights. Returns their hashes."""
+    """Copy the files other than the weights. Returns their hashes."""
     others = {}
     for path in sorted({path for pattern in _COPIED for path in source.glob(pattern)}):
         if path.name not in (INDEX, PLAIN, CONVERTED, STATE):
@@ -170,7 +170,7 @@ def write_rank_file(
 ) -> dict[str, Any]:
     """Write a rank's parameters to `path` in their stored dtypes. Returns the file's size and its tensors' hashes.
 
-    hashes: those of the source, which are verified. advance: called with the bytes of each row chunk.
+    hashes: the source's hashes to verify. advance: called with the bytes of each row chunk.
     """
     by_place = {_place(source.shard.spec): source for source in sources}
     writers: list[_TensorWriter] = []
@@ -196,16 +196,16 @@ def write_rank_file(
 
 
 def _place(spec: TensorSpec) -> tuple[str | None, int | None, int]:
-    """A tensor's place in the model, which is unique within a rank."""
+    """Return a tensor's place in the model, which is unique within a rank."""
     return spec.parameter, spec.expert, spec.row
 
 
 def _writers(fused: FusedParameter, parts: list[TensorSource]) -> Iterator["_TensorWriter"]:
-    """The writer of a parameter, and that of its scales if it has any."""
+    """Yield the writer of a parameter and, if it has scales, the writer of its scales."""
     dtype = parts[0].weight.dtype
     for part in parts:
         if part.weight.dtype != dtype:
-            problem = f"dtype is {part.weight.dtype}; expected {dtype}, that of the other tensors of {fused.name}"
+            problem = f"dtype is {part.weight.dtype}; expected {dtype}, as in the other tensors of {fused.name}"
             raise CheckpointError(part.weight.file, problem)
     yield _TensorWriter(fused.name, fused.shape(), parts, False)
     if parts[0].scale is not None:
@@ -240,7 +240,7 @@ class _TensorWriter:
                 yield RowChunk(stored, start, stop, partial(self._write, columns, last - start))
 
     def _write(self, columns: ShardSlice | None, rows_left: int, rows: torch.Tensor) -> None:
-        """Append rows of a part, of which `rows_left` are still to come, these included."""
+        """Append rows of a part. `rows_left` counts its unwritten rows, including these."""
         assert self._file is not None
         if columns is not None:
             rows = narrow(rows, columns)

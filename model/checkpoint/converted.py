@@ -1,12 +1,11 @@
-"""Converted checkpoints: one safetensors file per rank, which holds that rank's parameters as they lie in memory.
+"""Converted checkpoints: one safetensors file per rank, with that rank's parameters as they lie in memory.
 
     manifest.json               the format, the number of ranks, each file's size and the hashes of its tensors: see manifest.py
     model<rank>-mp<ranks>.safetensors
     config.json, tokenizer.json, …  copied
 
-Tensors have our names and this rank's shapes, with the experts of a layer stacked. Each keeps the dtype in which it was
-stored; an e4m3 tensor has its scales beside it. The MTP layer is among them if the source has one, without the vocabulary
-tables that it shares with the main model.
+Tensors have our names and this rank's shapes, with the experts of a layer stacked. Each keeps its stored dtype, and an e4m3 tensor
+comes with its scales. The MTP layer is included if the source has one, without the tables that it shares with the main model.
 """
 
 import math
@@ -42,7 +41,7 @@ class FusedParameter:
         return (*stacked, rows, *shapes[0][1:])
 
     def parts(self, tensor: StoredTensor, scales: bool = False) -> Iterator[tuple[Shard, StoredTensor]]:
-        """Each shard with its place inside `tensor`, which holds this parameter (or its scales) as one."""
+        """Yield each shard with its place inside `tensor`, which holds the whole parameter (or its scales)."""
         offset, item = tensor.offset, tensor.size // math.prod(tensor.shape)
         for shard in self.shards:
             shape = shard.spec.scale_shape if scales else shard.spec.shape
@@ -52,7 +51,7 @@ class FusedParameter:
 
 
 def fused_parameters(plan: Plan) -> list[FusedParameter]:
-    """A rank's parameters, in the order of its file. A tied output head is the embedding and is not written again."""
+    """List a rank's parameters in the order of its file. A tied output head is the embedding and is not written again."""
     found: dict[str, list[Shard]] = {}
     for shard in plan.shards():
         assert shard.spec.parameter is not None
@@ -68,12 +67,12 @@ def file_name(rank: int, size: int) -> str:
 
 
 def is_converted(directory: Path) -> bool:
-    """Whether a finished conversion wrote this directory: the manifest is written last."""
+    """Return whether a finished conversion wrote this directory: the manifest is written last."""
     return (directory / CONVERTED).exists()
 
 
 def converted_tables(directory: Path) -> MTPTables | None:
-    """Which tables of its own the MTP layer has in a converted checkpoint; None if there is no such layer."""
+    """Find the MTP layer's own tables in a converted checkpoint; None if there is no such layer."""
     manifest = read_converted_manifest(directory)
     tensors = dict(read_header(directory / file_name(0, manifest.values["ranks"])))
     if "mtp.eh_proj.weight" not in tensors:
@@ -82,9 +81,9 @@ def converted_tables(directory: Path) -> MTPTables | None:
 
 
 def find_converted(plan: Plan, directory: Path, verify_hashes: bool) -> tuple[list[Found], TensorHashes | None]:
-    """Where everything that a rank holds lies, and the hashes to verify.
+    """Locate everything that a rank holds, and the hashes to verify.
 
-    Raises CheckpointError for another number of ranks, another model, and files that are not as convert wrote them.
+    Raises CheckpointError for another number of ranks, another model, or files that changed after convert wrote them.
     """
     manifest = read_converted_manifest(directory)
     if (ranks := manifest.values["ranks"]) != plan.size:

@@ -20,7 +20,7 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 def no_directory(path: str | Path) -> str:
-    """What is wrong with a path that is no directory, and the way out, to be put behind the path."""
+    """Explain why a path is no checkpoint directory, and what to do: a text that follows the path."""
     path = Path(path)
     if path.is_file():
         if path.suffix == ".gguf":
@@ -37,7 +37,7 @@ def no_directory(path: str | Path) -> str:
 
 
 def parse_object(data: bytes) -> dict[str, Any]:
-    """The JSON object in UTF-8 `data`. Raises ValueError for anything else, also for keys that appear twice."""
+    """Parse the JSON object in UTF-8 `data`. Raises ValueError for anything else, and for keys that appear twice."""
     if data.startswith(LFS_START):
         raise ValueError(GET_IT)
     try:
@@ -59,7 +59,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a file atomically."""
+    """Write a JSON file atomically: it is complete or absent, even after a power cut."""
     partial = path.with_name(path.name + ".partial")
     with partial.open("w", encoding="utf-8") as file:
         json.dump(value, file, indent=1, ensure_ascii=False)

@@ -1,8 +1,8 @@
 """Loads stored tensors into the model's parameters, one row chunk at a time, from either checkpoint layout.
 
-Everything that headers can tell is checked before any data is read and before the model is allocated. From Hugging Face
-safetensors, a rank reads whole rows even of tensors that are split by columns: of the released model on eight ranks, each rank
-reads 87 GiB and keeps 80. A converted file holds only what its rank keeps.
+Headers are checked before any data is read and before the model is allocated. From Hugging Face safetensors, a rank reads whole
+rows even of tensors that are split by columns: with the released model on eight ranks, each rank reads 87 GiB and keeps 80. A
+converted file holds only its rank's part.
 """
 
 import warnings
@@ -89,7 +89,7 @@ def _finish(chunk: RowChunk, read: "Future[torch.Tensor]") -> int:
 
 
 def _buffer(chunk: RowChunk) -> torch.Tensor:
-    """Memory to read into, allocated on the thread that frees it: the C library keeps freed memory for each allocating thread."""
+    """Allocate memory to read into, on the thread that frees it: the C library keeps freed memory per allocating thread."""
     if chunk.into is not None:
         return chunk.into
     return torch.empty((chunk.stop - chunk.start, *chunk.tensor.shape[1:]), dtype=DTYPES[chunk.tensor.dtype])
@@ -112,7 +112,7 @@ def _read(chunk: RowChunk, buffer: torch.Tensor, hashes: TensorHashes | None) ->
 def _check_finite(tensor: StoredTensor, data: np.ndarray) -> None:
     """Raise CheckpointError if bytes of a tensor hold NaN or infinity.
 
-    They may hide otherwise: an expert that is seldom chosen, or an index key that is then never selected.
+    They may stay hidden otherwise: in an expert that is seldom chosen, or in an index key that is then never selected.
     """
     for first in range(0, len(data), _CHECKED):
         part = data[first : first + _CHECKED]
@@ -136,13 +136,13 @@ def load_model(
     mtp: bool = False,
     deterministic: bool = False,
 ) -> Transformer:
-    """The model of a checkpoint directory (config.json and safetensors) with its weights, in `precision` on `device`.
+    """Load the model of a checkpoint directory (config.json and safetensors) in `precision` on `device`.
 
     ranks: the job that shares the model; None: this process holds all of it. config_overrides: fields of `ModelConfig`.
-    verify_hashes: compare what is read with the checkpoint's manifest, if it has one. mtp: also load the MTP layer, which drafts.
-    deterministic: as in `Transformer`. Peak memory is the parameters plus less than twice the largest tensor. Raises ConfigError or
-    CheckpointError, each of one line: before anything is allocated for what headers tell; while it reads for NaN, infinity and
-    bytes that have changed.
+    verify_hashes: compare the bytes read with the checkpoint's manifest, if it has one. mtp: also load the MTP layer, which drafts.
+    deterministic: see `Compute`. Peak memory is the parameters plus less than twice the largest tensor. Raises ConfigError or
+    CheckpointError, each of one line. Headers are checked before anything is allocated; NaN, infinity and changed bytes are found
+    while reading.
     """
     config = read_config(path).with_overrides(**(config_overrides or {}))
     options = (progress, ranks, verify_hashes, mtp, deterministic)
@@ -161,7 +161,7 @@ def load_checkpoint(
     mtp: bool = False,
     deterministic: bool = False,
 ) -> Transformer:
-    """`load_model` with a configuration that may differ from the directory's."""
+    """Do as `load_model` does, with a configuration that may differ from the directory's."""
     config.check_precision(precision)
     tables = find_mtp_tables(directory, config) if mtp else None
     plan = Plan(config, ranks.rank, ranks.size, tables) if ranks else Plan(config, mtp=tables)
@@ -193,7 +193,7 @@ def load_weights(
     filled = dict.fromkeys(targets, 0)
     total = sum(source.size for source in sources)
     done = 0
-    unusual: list[str] = []  # scales that are no powers of two, though the configuration says that scales are
+    unusual: list[str] = []  # names of scales that are not powers of two, although the configuration says so
 
     def work() -> Iterator[RowChunk]:
         # In the order on disk: file by file, each from its start to its end.
@@ -224,7 +224,7 @@ def load_weights(
 
 
 def place(parameter: torch.Tensor, spec: TensorSpec, row: int, shape: tuple[int, ...]) -> torch.Tensor:
-    """The part of a parameter (or of its scales) that a tensor fills."""
+    """Return the part of a parameter (or of its scales) that a tensor fills."""
     stacked = parameter if spec.expert is None else parameter[spec.expert]
     part = stacked[row : row + shape[0]]
     assert part.shape == shape, f"{spec.parameter} is {list(part.shape)}; expected {list(shape)} for {spec.name}"
@@ -277,7 +277,7 @@ class _ParameterLoader:
         self._scale = scale.to(self._target.device)
 
     def _take_chunk(self, chunk: slice, step: int) -> Callable[[torch.Tensor], None]:
-        """The function that uses a row chunk, `step` rows at a time."""
+        """Make the function that uses a row chunk, `step` rows at a time."""
 
         def take(rows: torch.Tensor) -> None:
             for first in range(chunk.start, chunk.stop, step):

@@ -1,4 +1,4 @@
-"""Locates on disk everything that a rank holds, from headers alone, and checks it against the table of tensors."""
+"""Locates on disk everything that a rank holds, by reading only headers, and checks it against the table of tensors."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -40,10 +40,10 @@ class TensorSource:
 
 
 def locate(plan: Plan, directory: Path, verify_hashes: bool = True) -> tuple[list[TensorSource], TensorHashes | None]:
-    """Where everything that a rank holds lies, in a checkpoint of either layout, and the hashes to verify, if there are any.
+    """Locate everything that a rank holds, in a checkpoint of either layout, and the hashes to verify, if there are any.
 
     A directory that holds both layouts is read in the Hugging Face layout. Raises CheckpointError; with `verify_hashes` also for
-    files beside the weights that are not as the manifest says.
+    other files that differ from the manifest.
     """
     if not _is_plain(directory):
         if is_converted(directory):
@@ -63,10 +63,10 @@ def match(
     directory: Path,
     refuse: Callable[[CheckpointError], None] = refuse,
 ) -> list[TensorSource]:
-    """Where every tensor of which the plan's rank holds a part lies.
+    """Locate every tensor of which the plan's rank holds a part.
 
-    Raises CheckpointError for tensors of the table that are missing or have another shape or dtype, and for surplus ones; or calls
-    `refuse` with each of them.
+    Calls `refuse`, which raises by default, with a CheckpointError for each tensor that is missing or surplus, or has another shape
+    or dtype.
     """
     found: dict[TensorSpec, tuple[StoredTensor, StoredTensor | None]] = {}
     known = set()
@@ -85,7 +85,7 @@ def match(
             scale = stored.get(spec.scale_name)
             if scale is None:
                 problem = f"tensor {short_repr(spec.scale_name)} is missing; expected F32 {list(spec.scale_shape)}"
-                refuse(CheckpointError(weight.file, f"{problem} beside the F8_E4M3 weight"))
+                refuse(CheckpointError(weight.file, f"{problem} next to the F8_E4M3 weight"))
                 continue
             known.add(spec.scale_name)
             _check(scale, spec.scale_name, ("F32",), spec.scale_shape, refuse)
@@ -94,7 +94,7 @@ def match(
     for name, tensor in stored.items():
         if name not in known:
             weight = stored.get(name.removesuffix(SCALE))
-            beside = f" beside a {weight.dtype} weight" if weight is not None and weight is not tensor else ""
+            beside = f" next to a {weight.dtype} weight" if weight is not None and weight is not tensor else ""
             came = f"{tensor.dtype} {short_repr(list(tensor.shape))}"
             problem = f"tensor {short_repr(name)} is surplus: {came}; expected no such tensor{beside}"
             refuse(CheckpointError(tensor.file, problem))
@@ -103,17 +103,17 @@ def match(
 
 
 def has_mtp_layer(directory: Path, config: ModelConfig) -> bool:
-    """Whether a checkpoint of either layout holds an MTP layer. Raises CheckpointError if headers cannot be read."""
+    """Return whether a checkpoint of either layout holds an MTP layer. Raises CheckpointError if headers cannot be read."""
     if _is_plain(directory):
         return f"model.layers.{config.num_hidden_layers}.{_MTP_MARK}" in read_headers(directory)
     return is_converted(directory) and converted_tables(directory) is not None
 
 
 def find_mtp_tables(directory: Path, config: ModelConfig) -> MTPTables:
-    """Which tables the MTP layer of a checkpoint does not share with the main model. CheckpointError if it has no such layer.
+    """Find the tables that the MTP layer does not share with the main model. CheckpointError if there is no such layer.
 
-    A table of the same dtype is compared byte by byte. In the released checkpoint both are copies, and nothing but the embedding
-    and the head is read for it.
+    Tables of the same dtype are compared byte by byte. In the released checkpoint both are copies, so this reads the embedding and
+    the head.
     """
     tables: MTPTables | None = None
     if _is_plain(directory):
@@ -134,12 +134,12 @@ def find_mtp_tables(directory: Path, config: ModelConfig) -> MTPTables:
 
 
 def _is_plain(directory: Path) -> bool:
-    """Whether the directory has the Hugging Face layout."""
+    """Return whether the directory has the Hugging Face layout."""
     return (directory / INDEX).exists() or (directory / SINGLE).exists()
 
 
 def _differs(stored: Mapping[str, StoredTensor], name: str, main: str) -> bool:
-    """Whether the MTP layer has this table and its bytes are not the main model's."""
+    """Return whether the MTP layer has this table and its bytes differ from the main model's."""
     own, other = stored.get(name), stored.get(main)
     if own is None or other is None:
         return own is not None

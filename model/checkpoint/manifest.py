@@ -8,11 +8,12 @@ download; a converted one always has one. Both are JSON objects with the keys
     files     {file: {"size": bytes, "tensors": {tensor: "bytes:hash bytes:hash …"}}}, the pieces of each tensor in order
     others    {file: hash} of the configuration, tokenizer, generation settings and chat template
 
-and that of a converted checkpoint has also `ranks` and `source` (see conversion.py).
+The manifest of a converted checkpoint also has `ranks` and `source` (see conversion.py).
 
-Pieces, not whole tensors, so that a rank that reads some rows of a tensor can check them, and several threads can hash one tensor.
-XXH3 is ten times as fast as SHA-256 on a CPU with SHA instructions (13 and 1.5 GB/s on one core of a Xeon), so that checking a
-file costs little beside reading it. It finds accidents; whoever can write the checkpoint can write its manifest, too.
+Pieces are hashed instead of whole tensors, so that a rank that reads some rows of a tensor can check them, and several threads
+can hash one tensor. XXH3 is ten times as fast as SHA-256 on a CPU with SHA instructions (13 and 1.5 GB/s on one core of a Xeon), so
+checking a file costs little compared with reading it. Hashes find accidents: anyone who can write the checkpoint can also write its
+manifest.
 """
 
 from bisect import bisect_right
@@ -43,12 +44,12 @@ def digest(data: Any) -> str:
 
 
 def piece_rows(row_bytes: int) -> int:
-    """The rows of a piece: whole scale blocks, of about 4 MB if they are shorter than that."""
+    """Return the rows of a piece: whole scale blocks, about 4 MB in all unless one block is larger."""
     return max(_PIECE_BYTES // max(row_bytes, 1) // FP8_BLOCK, 1) * FP8_BLOCK
 
 
 def row_chunks(tensor: StoredTensor, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Rows [first, last) of a tensor in chunks that begin and end with its pieces, except perhaps at the ends."""
+    """Divide rows [first, last) of a tensor where its pieces end."""
     step = piece_rows(tensor.row_bytes)
     while first < last:
         stop = min((first // step + 1) * step, last)
@@ -58,7 +59,7 @@ def row_chunks(tensor: StoredTensor, first: int, last: int) -> Iterator[tuple[in
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of a stored tensor, and the hash that it has to have."""
+    """A piece of a stored tensor, and its expected hash."""
 
     name: str  # of the tensor
     start: int  # in the file
@@ -76,7 +77,7 @@ class Piece:
 
 
 class TensorHashes:
-    """The hashes of a checkpoint's tensors. Their texts are parsed when they are needed: the released model has 234,128 pieces."""
+    """The hashes of a checkpoint's tensors, parsed when they are needed: the released model has 234,128 pieces."""
 
     def __init__(self, manifest: Path) -> None:
         self.manifest = manifest
@@ -116,7 +117,7 @@ class TensorHashes:
     def check(self, tensor: StoredTensor, start: int, data: memoryview) -> None:
         """Check the pieces that share bytes with `data`, a part of a tensor that begins at byte `start` of its file.
 
-        The rest of a piece that begins before or ends after the data is read. Raises CheckpointError for another hash.
+        Reads the missing bytes of a piece that begins before the data or ends after it. Raises CheckpointError for another hash.
         """
         pieces, stop = self.pieces(tensor.file, tensor.name), start + len(data)
         first = bisect_right(pieces, start, key=lambda piece: piece.start) - 1
@@ -163,7 +164,7 @@ def read_into(file: Path, start: int, data: memoryview) -> None:
 
 
 def hash_ranges(ranges: Iterator[tuple[Path, int, int]]) -> Generator[str, None, None]:
-    """The hashes of byte ranges [start, stop) of files, in order, read and computed by a few threads."""
+    """Read byte ranges [start, stop) of files with a few threads, and yield their hashes in order."""
 
     def one(file: Path, start: int, stop: int) -> str:
         return digest(read_bytes(file, start, stop))
@@ -187,7 +188,7 @@ CONVERTED = "manifest.json"
 # Version 1 gave each rank a block of neighbouring experts; version 2 had one SHA-256 for each tensor, which loading did not check.
 CONVERTED_FORMAT = "deepseek-v32 converted checkpoint, version 3"
 
-# Files beside the weights that this program reads.
+# Files other than weights that this program reads.
 SETTINGS = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 _VOCABULARIES = ("*.model", "*.tiktoken", "vocab.json", "vocab.txt", "merges.txt")
 
@@ -196,7 +197,7 @@ Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
 
 @dataclass(frozen=True)
 class FileHashes:
-    """What a manifest says about one file of weights."""
+    """A manifest's entry of one file of weights."""
 
     size: int
     tensors: dict[str, Any]  # "bytes:hash bytes:hash …", as TensorHashes takes them
@@ -216,7 +217,7 @@ class Manifest:
         return self.path.parent
 
     def check_others(self) -> None:
-        """Raise CheckpointError for a file beside the weights that has changed, is missing, or has come since."""
+        """Raise CheckpointError for a file other than weights that has changed, is missing, or was added."""
         present = [name for name in SETTINGS if (self.directory / name).exists()]
         for name in (*self.others, *(name for name in present if name not in self.others)):
             found, expected = hash_file(self.directory / name), self.others.get(name, "no such file")
@@ -225,7 +226,7 @@ class Manifest:
                 raise CheckpointError(self.directory / name, f"{problem}: {self._way_out()}")
 
     def check_tensors(self, file: Path, tensors: Mapping[str, StoredTensor]) -> dict[str, Any]:
-        """The hashes of a file's tensors. Raises CheckpointError unless its size and its tensors' names are those noted here."""
+        """Return the hashes of a file's tensors. Raises CheckpointError if its size or tensor names differ from the manifest."""
         entry = self.files.get(file.name)
         if entry is None:
             names = short_repr(", ".join(self.files), 200)
@@ -249,7 +250,7 @@ class Manifest:
 
 
 def find_manifest(directory: Path) -> Manifest | None:
-    """The manifest of a checkpoint of either layout; None if a checkpoint in the Hugging Face layout has none."""
+    """Read the manifest of a checkpoint of either layout; None if a checkpoint in the Hugging Face layout has none."""
     if (directory / INDEX).exists() or (directory / SINGLE).exists():
         path = directory / PLAIN
         if not path.exists() and not path.is_symlink():  # a dangling link is refused
@@ -259,7 +260,7 @@ def find_manifest(directory: Path) -> Manifest | None:
 
 
 def read_converted_manifest(directory: Path) -> Manifest:
-    """The manifest of a converted checkpoint. Raises CheckpointError unless it has the form that convert writes."""
+    """Read the manifest of a converted checkpoint. Raises CheckpointError unless it has the form that convert writes."""
     manifest = _read(directory / CONVERTED, CONVERTED_FORMAT, "convert again")
     if type(manifest.values.get("ranks")) is not int:
         raise CheckpointError(
@@ -269,7 +270,7 @@ def read_converted_manifest(directory: Path) -> Manifest:
 
 
 def plain_hashes(directory: Path, stored: Mapping[str, StoredTensor]) -> TensorHashes | None:
-    """The hashes of a checkpoint in the Hugging Face layout, whose settings are checked here; None if it has no manifest."""
+    """Check the settings of a checkpoint in the Hugging Face layout, and return its hashes; None if it has no manifest."""
     manifest = find_manifest(directory)
     if manifest is None:
         return None
@@ -278,9 +279,7 @@ def plain_hashes(directory: Path, stored: Mapping[str, StoredTensor]) -> TensorH
     by_file = _by_file(stored)
     for name in manifest.files:
         if directory / name not in by_file:
-            raise CheckpointError(
-                manifest.path, f"names {short_repr(name)}; expected the files of this checkpoint alone"
-            )
+            raise CheckpointError(manifest.path, f"names {short_repr(name)}; expected only files of this checkpoint")
     for file, tensors in by_file.items():
         hashes.add(tensors, manifest.check_tensors(file, tensors))
     return hashes
@@ -289,7 +288,7 @@ def plain_hashes(directory: Path, stored: Mapping[str, StoredTensor]) -> TensorH
 def write_manifest(directory: Path, progress: Progress | None = None) -> int:
     """Read a checkpoint in the Hugging Face layout and write its manifest. Returns the number of its tensors.
 
-    Raises CheckpointError for a checkpoint whose files cannot be read, or that has been converted.
+    Raises CheckpointError if its files cannot be read, or if it is a converted checkpoint.
     """
     if (directory / CONVERTED).exists() and not (directory / INDEX).exists() and not (directory / SINGLE).exists():
         raise CheckpointError(
@@ -322,7 +321,7 @@ def write_manifest(directory: Path, progress: Progress | None = None) -> int:
 def verify(directory: Path, progress: Progress | None = None) -> int:
     """Read every byte of a checkpoint of either layout. Returns the number of tensors.
 
-    Raises CheckpointError for the first difference from its manifest, and if it has none.
+    Raises CheckpointError for the first difference from its manifest, or if it has none.
     """
     manifest = find_manifest(directory)
     if manifest is None:
@@ -335,7 +334,7 @@ def verify(directory: Path, progress: Progress | None = None) -> int:
         names += [(file, name) for name in tensors]
     pieces = [(file, piece) for file, name in names for piece in hashes.pieces(file, name)]
     total, done = sum(piece.stop - piece.start for _, piece in pieces), 0
-    # Closed here: a generator that an exception keeps alive may end on one of its own threads, which cannot wait for itself.
+    # Closed here: an exception would keep the generator alive, and it may end on one of its own threads, which cannot join itself.
     with closing(hash_ranges((file, piece.start, piece.stop) for file, piece in pieces)) as found:
         for (file, piece), each in zip(pieces, found, strict=True):
             piece.check(file, each, manifest.path.name)
@@ -346,7 +345,7 @@ def verify(directory: Path, progress: Progress | None = None) -> int:
 
 
 def pieces_of(tensor: StoredTensor) -> Iterator[tuple[int, int]]:
-    """The byte ranges, in its file, of a tensor's pieces."""
+    """Yield the byte ranges of a tensor's pieces in its file."""
     rows = tensor.shape[0] if tensor.shape else 1
     for first, last in row_chunks(tensor, 0, rows if tensor.size else 0):
         yield tensor.offset + first * tensor.row_bytes, tensor.offset + last * tensor.row_bytes
@@ -370,7 +369,7 @@ def _by_file(stored: Mapping[str, StoredTensor]) -> dict[Path, dict[str, StoredT
 
 
 def _read(path: Path, version: str, way_out: str) -> Manifest:
-    """A manifest of the given format. Raises CheckpointError, with the way out, for anything else."""
+    """Read a manifest of the given format. Raises CheckpointError, with the way out, for anything else."""
     values = parse_file(path, "the manifest")
     for key, expected in (("format", version), ("hash", HASH)):
         if values.get(key) != expected:

@@ -43,7 +43,7 @@ class StoredTensor:
 
 
 def read_headers(directory: str | Path, refuse: Callable[[CheckpointError], None] = refuse) -> dict[str, StoredTensor]:
-    """Every tensor of a checkpoint directory, from its single file or from the files that its index names.
+    """Read the headers of a checkpoint directory's tensors, from its single file or from the files that its index names.
 
     refuse: called with each problem of a file of weights. If it returns, the other files are read.
 
@@ -60,7 +60,7 @@ def read_headers(directory: str | Path, refuse: Callable[[CheckpointError], None
 
     weight_map = _read_index(index)
     if SINGLE not in weight_map.values() and _exists(single):
-        raise CheckpointError(single, f"exists beside {INDEX}, which does not name it; expected one of the two")
+        raise CheckpointError(single, f"exists next to {INDEX}, which does not name it; expected one of the two")
     tensors: dict[str, StoredTensor] = {}
     files = dict.fromkeys(weight_map.values())
     here = _downloaded(directory, list(files), refuse)
@@ -89,7 +89,7 @@ def read_headers(directory: str | Path, refuse: Callable[[CheckpointError], None
 
 
 def _downloaded(directory: Path, files: list[str], refuse: Callable[[CheckpointError], None]) -> list[str]:
-    """The files that are neither absent nor Git LFS pointers. The refusal of others names ten and counts all."""
+    """Return the files that are present and not Git LFS pointers. The refusal of the others counts all and names ten."""
     absent = [file for file in files if not _exists(directory / file)]
     if absent:
         problem = f"{_some(absent, len(files))} missing; expected all that {INDEX} names"
@@ -107,7 +107,7 @@ def _some(names: list[str], count: int) -> str:
 
 
 def _is_pointer(path: Path) -> bool:
-    """Whether a file is a Git LFS pointer. False for what cannot be read: reading its header says why."""
+    """Return whether a file is a Git LFS pointer. False for an unreadable file: reading its header says why."""
     try:
         if not path.is_file() or path.stat().st_size > _LARGEST_POINTER:
             return False
@@ -133,7 +133,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _check_regular(path: Path) -> int:
-    """The file's size. Links are followed, because download caches consist of them; pipes and devices are never opened."""
+    """Return a regular file's size. Follows links, because download caches consist of them, and never opens pipes or devices."""
     try:
         status = path.stat()
     except (OSError, RuntimeError) as error:
@@ -152,7 +152,7 @@ def _parse(path: Path, data: bytes, what: str) -> dict[str, Any]:
 
 
 def parse_file(path: Path, what: str) -> dict[str, Any]:
-    """The JSON object in a file. Raises CheckpointError if there is none."""
+    """Parse the JSON object in a file. Raises CheckpointError if there is none."""
     _check_regular(path)
     try:
         return _parse(path, path.read_bytes(), what)
@@ -175,7 +175,7 @@ def _read_index(path: Path) -> dict[str, str]:
 
 
 def read_header(path: Path) -> Iterator[tuple[str, StoredTensor]]:
-    """The tensors of one file, in the order of their data. Raises CheckpointError unless it is a complete safetensors file."""
+    """Yield the tensors of one file in the order of their data. CheckpointError unless it is a complete safetensors file."""
     size = _check_regular(path)
     try:
         with path.open("rb") as file:
@@ -211,7 +211,7 @@ def read_header(path: Path) -> Iterator[tuple[str, StoredTensor]]:
 
 
 def _tensor(path: Path, name: str, entry: Any, start: int) -> StoredTensor:
-    """One entry of the header, checked by itself."""
+    """Check one entry of the header by itself."""
 
     def wrong(what: str, value: Any, expected: str) -> CheckpointError:
         return CheckpointError(path, f"tensor {short_repr(name)}: {what} is {short_repr(value)}; expected {expected}")

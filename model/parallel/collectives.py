@@ -9,12 +9,12 @@ import torch.distributed as dist
 from ...kernels.build import load
 from ...kernels.cuda.all_reduce import CTA_BYTES, Inboxes, all_reduce, all_reduce_norm
 from ...kernels.device import describe, is_hopper
-from ...kernels.quantize import Normed
+from ...kernels.types import Normed
 
 # all_gather_single is its name since torch 2.13, where the old name warns.
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
-SHARED_BYTES = 2 << 20  # largest sum that goes through memory shared by the GPUs: that of 128 tokens
+SHARED_BYTES = 2 << 20  # largest sum through memory shared by the GPUs: 128 tokens
 
 log = logging.getLogger(__name__)
 
@@ -30,15 +30,15 @@ class Ranks:
         self._shared = shared
 
     def by_library(self) -> "Ranks":
-        """The same rank, whose sums are all torch.distributed's."""
+        """Return the same rank with all sums done by torch.distributed."""
         return self if self._shared is None else Ranks(self.rank, self.size)
 
     def fuses_norm(self, x: torch.Tensor) -> bool:
-        """Whether the sum of x [T, D] may be left to the next norm, as `PendingSum`."""
+        """Return whether the sum of x [T, D] may be left to the next norm, as `PendingSum`."""
         return self._shared is not None and self._shared.norms.fits_norm(x, x)
 
     def all_reduce(self, x: torch.Tensor, in_order: bool = False) -> torch.Tensor:
-        """The sum of every rank's x. x may be overwritten.
+        """Sum every rank's x. x may be overwritten.
 
         in_order: each element is summed in the order of ranks, as small sums of GPUs always are. gloo begins with another rank in
         each part of a large x.
@@ -57,7 +57,7 @@ class Ranks:
     def all_reduce_norm(
         self, x: torch.Tensor, residual: torch.Tensor, norm_weight: torch.Tensor, eps: float, ue8m0: bool
     ) -> Normed:
-        """The norm of `residual` [T, D] plus the sum of every rank's x [T, D], for which `fuses_norm` holds."""
+        """Norm `residual` [T, D] plus the sum of every rank's x [T, D], for which `fuses_norm` holds."""
         assert self._shared is not None
         return all_reduce_norm(x, self._shared.norms, residual, norm_weight, eps, ue8m0)
 
@@ -68,7 +68,7 @@ class Ranks:
         return received
 
     def all_gather(self, x: torch.Tensor) -> torch.Tensor:
-        """Every rank's x [...], in the order of ranks: [size, ...]."""
+        """Gather every rank's x [...], in the order of ranks: [size, ...]."""
         gathered = x.new_empty(self.size, *x.shape)
         _all_gather(gathered.view(-1, *x.shape[1:]), x.contiguous())
         return gathered
@@ -81,14 +81,14 @@ def _group() -> dist.ProcessGroup:
 
 
 class SharedMemory(NamedTuple):
-    """Inboxes for sums alone, and for sums with a norm, whose CTAs count tokens."""
+    """Inboxes for plain sums, and for sums with a norm, whose CTAs count tokens."""
 
     sums: Inboxes
     norms: Inboxes
 
 
 def shared_memory(device: torch.device, rank: int, size: int) -> SharedMemory | None:
-    """Memory for `Ranks` if all the job's GPUs are of Hopper and can access each other's memory, else None. All ranks must call it.
+    """Share memory for `Ranks` if all GPUs are Hopper and can access each other's memory, else None. All ranks must call it.
 
     A decode step sums two small tensors per layer. NCCL takes several steps for each sum; a kernel over shared memory takes one.
     """
@@ -127,7 +127,7 @@ def shared_memory(device: torch.device, rank: int, size: int) -> SharedMemory | 
 
 
 def _agree(device: torch.device, yes: bool) -> bool:
-    """Whether all ranks say yes."""
+    """Return whether all ranks say yes."""
     agreed = torch.tensor(int(yes), device=device)
     dist.all_reduce(agreed, dist.ReduceOp.MIN)
     return bool(agreed.item())

@@ -2,8 +2,8 @@
 
 Tensor parallelism splits heads, dense MLPs, the shared expert and the vocabulary. Expert parallelism gives each rank whole
 routed experts. Norms, the router, the indexer and the latent projections are replicated. A split never crosses a 128x128
-block of FP8 scales. A part whose sizes do not allow that is replicated; the shared expert, whose outputs ranks sum, is then
-on rank 0 alone.
+block of FP8 scales. A part whose sizes do not allow that is replicated. The shared expert, whose outputs ranks sum, is then only
+on rank 0.
 """
 
 import re
@@ -79,7 +79,7 @@ class Plan:
 
     @cached_property
     def split(self) -> dict[str, bool]:
-        """Which parts of the model are split: those whose sizes divide into whole 128-wide blocks."""
+        """The parts of the model that are split: their sizes divide into whole 128-wide blocks."""
         config, size = self.config, self.size
         heads, uneven = divmod(config.num_attention_heads, size)
         expanded = config.qk_nope_head_dim + config.v_head_dim
@@ -102,7 +102,7 @@ class Plan:
         return range(self.rank, self.config.n_routed_experts, self.size)
 
     def describe(self) -> str:
-        """One line that says what is split and what is not."""
+        """Describe in one line what is split and what is not."""
         config = self.config
         whole = [part for part in ("vocabulary", "heads", "dense MLPs") if not self.split[part]]
         text = f"{self.size} ranks, {len(self.experts)} of {config.n_routed_experts} experts on each"
@@ -111,11 +111,11 @@ class Plan:
         if whole:
             text += f"; not divisible, so whole on every rank: {', '.join(whole)}"
         if config.n_shared_experts and not self.split["shared expert"]:
-            text += "; not divisible, so on rank 0 alone: shared expert"
+            text += "; not divisible, so only on rank 0: shared expert"
         return text
 
     def slice_of(self, name: str, shape: Sequence[int]) -> ShardSlice | None:
-        """This rank's slice of a whole parameter, of a tensor that fills a part of one, or of their scales; None: all of it."""
+        """Return this rank's slice of a parameter, of a tensor that fills a part of one, or of their scales; None: all of it."""
         part, dim = _rule(name)
         if part is None or not self.split[part] or self.size == 1:
             return None
@@ -126,11 +126,11 @@ class Plan:
         return ShardSlice(dim, size * self.rank, size * (self.rank + 1))
 
     def holds(self, name: str) -> bool:
-        """False for a part that is not split and whose outputs ranks sum, except on rank 0."""
+        """Return False for a part that is not split and whose outputs ranks sum, except on rank 0."""
         return _rule(name)[0] != "shared expert" or self.split["shared expert"] or self.rank == 0
 
     def loads(self, spec: TensorSpec) -> bool:
-        """Whether a tensor has a place in the model: not without the MTP layer, nor if the layer shares the main model's table."""
+        """Return whether a tensor has a place in the model. MTP tensors need the layer; shared tables are not loaded twice."""
         if not spec.mtp:
             return spec.parameter is not None
         if self.mtp is None:
@@ -140,11 +140,11 @@ class Plan:
         return own.get(spec.name.removeprefix(prefix), True)
 
     def shards(self) -> Iterator[Shard]:
-        """This rank's part of every tensor that has a place in the model, in the order of `tensor_specs`."""
+        """Yield this rank's part of every tensor that has a place in the model, in the order of `tensor_specs`."""
         return (shard for shard in map(self.shard, tensor_specs(self.config)) if shard is not None)
 
     def shard(self, spec: TensorSpec) -> Shard | None:
-        """This rank's part of a tensor; None: nothing."""
+        """Return this rank's part of a tensor, or None."""
         if spec.parameter is None or not self.loads(spec) or not self.holds(spec.parameter):
             return None
         if spec.expert is not None:
@@ -160,7 +160,7 @@ class Plan:
 
 
 def _rule(name: str) -> tuple[str | None, int]:
-    """The part of the model that decides whether a parameter is split, and the dimension that is split."""
+    """Return the part of the model that decides whether a parameter is split, and the split dimension."""
     return _local_rule(re.sub(r"^(layers\.\d+|mtp\.block|mtp)\.", "", name))
 
 

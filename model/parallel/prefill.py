@@ -1,4 +1,4 @@
-"""Sequence parallelism for prefill: ranks share the tokens of a prompt chunk in the work that they do not split otherwise.
+"""Sequence parallelism for prefill: ranks share the tokens of a prompt chunk in work that is not split otherwise.
 
 Selecting tokens needs all heads of the indexer, which ranks do not split, so each rank selects for its part of the chunk.
 Attention heads are split, but a sparse kernel gathers as many keys for a few heads of a token as for all of them. Ranks
@@ -11,7 +11,8 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from ...kernels.routing import ExpertGroups, group_by_expert
+from ...kernels.routing import group_by_expert
+from ...kernels.types import ExpertGroups
 from ..attention import MultiHeadLatentAttention
 from ..config import ModelConfig
 from ..indexer import Fp32Linear, IndexQueries
@@ -34,7 +35,7 @@ class SequenceParallelPrefill:
     def select(
         self, queries: IndexQueries, prefill: Prefill, cache: LayerCache, with_scores: bool = False
     ) -> Selection:
-        """As `Indexer.select_prefill`: each rank selects for its tokens, then all-gather."""
+        """Do as `Indexer.select_prefill` does: each rank selects for its tokens, then all-gather."""
         count = prefill.length - prefill.start
         own, per_rank = _own_tokens(prefill, self._ranks)
         selection = self._attention.indexer.select_prefill(queries, own, cache, with_scores)
@@ -92,7 +93,7 @@ class SequenceParallelRouter(Router):
 def _by_rank(
     compute: Callable[[torch.Tensor], tuple[torch.Tensor, ...]], x: torch.Tensor, ranks: Ranks
 ) -> tuple[torch.Tensor, ...]:
-    """compute(x) for x [T, ...], a function that treats every row by itself. With many rows, each rank computes its part."""
+    """Call compute(x), which treats every row of x [T, ...] by itself. With many rows, each rank computes its part."""
     count = x.shape[0]
     if not _shares(count, ranks):
         return compute(x)
@@ -102,22 +103,22 @@ def _by_rank(
 
 
 def _shares(tokens: int, ranks: Ranks) -> bool:
-    """Whether each rank computes fp32 projections for its part of so many tokens."""
+    """Decide whether each rank computes fp32 projections only for its part of the tokens."""
     return -(-tokens // ranks.size) >= _LEAST_FP32_TOKENS
 
 
 def _gather(ranks: Ranks, part: torch.Tensor, per_rank: int, count: int) -> torch.Tensor:
-    """This rank's rows, at most `per_rank`, -> all ranks' rows [count, ...]."""
+    """Gather all ranks' rows [count, ...] from each rank's, at most `per_rank`."""
     return ranks.all_gather(_padded(part, per_rank)).flatten(0, 1)[:count]
 
 
 def _padded(x: torch.Tensor, rows: int) -> torch.Tensor:
-    """x zero-padded along dim 0 to `rows`. Returned as it is if it already fits, because F.pad would copy it."""
+    """Zero-pad x along dim 0 to `rows`. Returns x itself if it fits, because F.pad would copy it."""
     return x if x.shape[0] == rows else F.pad(x, (0, 0) * (x.dim() - 1) + (0, rows - x.shape[0]))
 
 
 def _own_tokens(prefill: Prefill, ranks: Ranks) -> tuple[Prefill, int]:
-    """This rank's part of a chunk, as a chunk whose context ends earlier, and the largest number of tokens on any rank."""
+    """Return this rank's part of a chunk, as a chunk whose context ends earlier, and the most tokens on any rank."""
     count = prefill.length - prefill.start
     per_rank = -(-count // ranks.size)
     # A rank without tokens of its own repeats the chunk's last token.

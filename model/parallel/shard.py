@@ -40,7 +40,7 @@ def build_model(
     mtp: MTPTables | None = None,
     deterministic: bool = False,
 ) -> Transformer:
-    """The model, or this rank's part of it, with parameters that are allocated on `device` but not initialised.
+    """Build the model, or this rank's part of it, with uninitialised parameters on `device`.
 
     mtp: with the MTP layer, for speculative decoding.
     """
@@ -54,7 +54,7 @@ def build_model(
 def parameter_bytes(
     config: ModelConfig, precision: Precision, rank: int = 0, size: int = 1, mtp: MTPTables | None = None
 ) -> int:
-    """Bytes of one rank's parameters."""
+    """Count the bytes of one rank's parameters."""
     model = Transformer(config, precision, "reference", "meta", mtp)
     if size > 1:
         shard_model(model, Plan(config, rank, size, mtp), Ranks(rank, size), torch.device("meta"))
@@ -139,7 +139,7 @@ class PendingSum(NamedTuple):
         return self.ranks.all_reduce(self.part, compute.deterministic)
 
     def norm(self, residual: torch.Tensor, norm: RMSNorm) -> tuple[torch.Tensor, torch.Tensor, Operand]:
-        """What `RMSNorm.with_operand` returns for the residual stream [T, D] and the sum."""
+        """Return the same as `RMSNorm.with_operand` for the residual stream [T, D] and the sum."""
         return self.ranks.all_reduce_norm(self.part, residual, norm.weight, norm.eps, norm.compute.ue8m0)
 
 

@@ -97,7 +97,7 @@ def _is_written(spec: TensorSpec, config: ModelConfig) -> bool:
 
 
 def _stored_dtype(spec: TensorSpec, dtype: WeightDtype) -> torch.dtype:
-    """As in the released checkpoint: FP8 where a tensor may be, fp32 for norms and correction biases, bf16 for the rest."""
+    """Choose a dtype as in the released checkpoint: FP8 where allowed, fp32 for norms and correction biases, else bf16."""
     if dtype == "fp32" or "norm" in spec.name or spec.name.endswith("bias"):
         return torch.float32
     return torch.float8_e4m3fn if dtype == "fp8" and spec.quantised else torch.bfloat16
@@ -137,14 +137,14 @@ def _tensors(
 
 
 def _random(spec: TensorSpec, config: ModelConfig, seed: int) -> torch.Tensor:
-    """fp32 values of one tensor, which depend only on its name and the seed."""
+    """Make fp32 values of one tensor, which depend only on its name and the seed."""
     digest = hashlib.sha256(f"{seed}/{spec.name}".encode()).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
     return scaled(torch.randn(spec.shape, generator=generator), spec, config)
 
 
 def scaled(values: torch.Tensor, spec: TensorSpec, config: ModelConfig) -> torch.Tensor:
-    """Standard normal values, scaled to the weights of one tensor.
+    """Scale standard normal values to the weights of one tensor.
 
     A variance of 1 / inputs keeps every projection's output O(1). Projections into the residual stream are also divided by
     sqrt(2 layers), so the stream stays O(1). Norm weights and biases differ from 1 and 0, so that tests notice a model that

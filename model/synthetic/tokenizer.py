@@ -54,7 +54,7 @@ _FORMS = (
 
 
 def make_texts(seed: int = 0, count: int = 8000) -> Iterator[str]:
-    """Short generated texts: sentences, sums, code, JSON, and a few lines in other scripts."""
+    """Generate short texts: sentences, sums, code, JSON, and a few lines in other scripts."""
     rng = random.Random(seed)
     syllables = _SYLLABLES.split()
     choices = {key: words.split("|") for key, words in _WORDS.items()}

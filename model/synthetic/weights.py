@@ -16,7 +16,7 @@ _ROWS = 4 * FP8_BLOCK  # generated at a time
 
 @torch.no_grad()
 def fill_synthetic(model: torch.nn.Module, plan: Plan, seed: int = 0) -> None:
-    """Fill a rank's part of a model with random weights whose variances are those of `scaled`, without a copy through the host.
+    """Fill a rank's part of a model with random weights, scaled by `scaled`, without a copy through the host.
 
     Every 512 rows of a tensor depend only on the seed, the tensor's name and the kind of device, so several ranks together hold
     the same model as one. The router's correction bias is 0: experts are chosen about evenly, as in a trained model.
@@ -60,7 +60,7 @@ def _fill(
 
 
 def _random_rows(spec: TensorSpec, first: int, config: ModelConfig, seed: int, device: torch.device) -> torch.Tensor:
-    """fp32 values of up to 512 rows of a tensor, beginning with row `first`."""
+    """Make fp32 values of up to 512 rows of a tensor, beginning with row `first`."""
     digest = hashlib.sha256(f"{seed}/{spec.name}/{first}".encode()).digest()
     generator = torch.Generator(device).manual_seed(int.from_bytes(digest[:8], "little") >> 1)
     shape = (min(_ROWS, spec.shape[0] - first), *spec.shape[1:])

@@ -25,26 +25,13 @@ from deepseek_v32.kernels.hadamard import hadamard_transform, rotate_quantize
 from deepseek_v32.kernels.indexer_logits import indexer_logits, paged_indexer_logits
 from deepseek_v32.kernels.kv_up_projection import absorb_queries, expand_quantize, expand_values
 from deepseek_v32.kernels.linear import linear
-from deepseek_v32.kernels.norm_and_cache import Caches, Fp32Projection, Norms, norm_and_cache
-from deepseek_v32.kernels.quantize import (
-    Quantized,
-    quantize_blocks,
-    rms_norm,
-    rms_norm_quantize,
-    swiglu,
-    swiglu_quantize,
-)
+from deepseek_v32.kernels.norm_and_cache import norm_and_cache
+from deepseek_v32.kernels.quantize import quantize_blocks, rms_norm, rms_norm_quantize, swiglu, swiglu_quantize
 from deepseek_v32.kernels.registry import preference_of
-from deepseek_v32.kernels.routing import (
-    ExpertGroups,
-    combine_experts,
-    combine_norm_quantize,
-    group_by_expert,
-    route,
-    route_and_group,
-)
+from deepseek_v32.kernels.routing import combine_experts, combine_norm_quantize, group_by_expert, route, route_and_group
 from deepseek_v32.kernels.select_topk import select_topk, select_topk_slots
 from deepseek_v32.kernels.sparse_mla_decode import plan_decode, sparse_mla_decode
+from deepseek_v32.kernels.types import Caches, ExpertGroups, Fp32Projection, Norms, Quantized
 
 ROWS = 4096
 SIZES = (1, 2, 3, 4, 5, 8, 9, 16, 17, 31, 32, 33, 64, 65, 100, 128, 129, 250, 256, 257, 512, 1000, 2048)

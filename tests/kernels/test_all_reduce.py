@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from deepseek_v32.kernels.cuda.all_reduce import CTA_BYTES, Inboxes, all_reduce, all_reduce_norm
-from deepseek_v32.kernels.quantize import Normed, rms_norm_quantize
+from deepseek_v32.kernels.quantize import rms_norm_quantize
+from deepseek_v32.kernels.types import Normed
 
 pytestmark = pytest.mark.gpu
 
@@ -82,7 +83,7 @@ def test_the_norm_has_the_bits_of_two_launches(size: int, ue8m0: bool) -> None:
             assert torch.equal(normed.quantized.scales, expected.quantized.scales)
 
 
-ALONE = """
+SINGLE = """
 import torch
 from deepseek_v32.kernels.cuda import all_reduce as sums
 
@@ -98,7 +99,7 @@ torch.cuda.synchronize()
 
 def test_a_rank_that_waits_for_too_long_fails() -> None:
     """In a process of its own, because no kernel can run after the error."""
-    ended = subprocess.run([sys.executable, "-P", "-c", ALONE], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run([sys.executable, "-P", "-c", SINGLE], capture_output=True, text=True, timeout=120)
     assert ended.stdout.splitlines() == ["waits"]
     assert ended.returncode != 0 and "CUDA error" in ended.stderr
 

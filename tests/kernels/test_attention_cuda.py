@@ -239,7 +239,7 @@ def test_fp8_decode_in_a_graph_with_changing_lengths() -> None:
 @pytest.mark.parametrize("columns", [64, 128, 192, 1984])
 def test_fp8_decode_and_prefill_have_the_same_bits(columns: int, heads: int) -> None:
     """They are two kernels. All queries are in the first part of the plan, so both add the same blocks in order."""
-    from deepseek_v32.kernels.split_plan import SplitPlan
+    from deepseek_v32.kernels.types import SplitPlan
 
     device = here()
     generator = torch.Generator(device).manual_seed(columns)

@@ -1,4 +1,4 @@
-"""Stamps beside the caches: chains and stamps against Python's integers, and every single wrong value is found and named."""
+"""Stamps next to the caches: chains and stamps against Python's integers, and every single wrong value is found and named."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from deepseek_v32.kernels.cache_stamps import (
+from deepseek_v32.kernels.cache_stamps import check_cache, multiplier_table, stamp_tokens
+from deepseek_v32.kernels.cache_write import write_index_cache, write_latent_cache
+from deepseek_v32.kernels.reference.cache_stamps import decode_tasks
+from deepseek_v32.kernels.registry import OPERATIONS
+from deepseek_v32.kernels.types import (
     CHAIN,
     COMPARE_HASH,
     INDEX,
@@ -18,13 +22,7 @@ from deepseek_v32.kernels.cache_stamps import (
     TOKENS,
     Stamp,
     Stamps,
-    check_cache,
-    multiplier_table,
-    stamp_tokens,
 )
-from deepseek_v32.kernels.cache_write import write_index_cache, write_latent_cache
-from deepseek_v32.kernels.reference.cache_stamps import decode_tasks
-from deepseek_v32.kernels.registry import OPERATIONS
 from support.backends import Backend
 
 PAGE, PAGES, LAYERS, ROWS, PADDING = 64, 12, 3, 4, 11
@@ -259,7 +257,7 @@ def test_decodes_come_around_to_nearly_all_earlier_pages(pages: int) -> None:
 
 
 def test_launches_store_stamps_beside_their_entries(backend: Backend) -> None:
-    """FP8 and plain caches. Only the slots that are written change; the entries are those of a launch without stamps."""
+    """FP8 and plain caches. Only the slots that are written change; the entries equal those from a launch without stamps."""
     generator = torch.Generator().manual_seed(5)
     angles = torch.randn(3, 32, generator=generator)
     slots = torch.tensor([70, 3, 64])

@@ -9,9 +9,10 @@ from deepseek_v32.kernels.fp8_gemm import fp8_gemm
 from deepseek_v32.kernels.hadamard import rotate_quantize
 from deepseek_v32.kernels.indexer_logits import paged_indexer_logits
 from deepseek_v32.kernels.kv_up_projection import absorb_queries
-from deepseek_v32.kernels.norm_and_cache import Caches, Norms, norm_and_cache
+from deepseek_v32.kernels.norm_and_cache import norm_and_cache
 from deepseek_v32.kernels.quantize import quantize_weight
 from deepseek_v32.kernels.select_topk import select_topk_slots
+from deepseek_v32.kernels.types import Caches, Norms
 
 HEADS, LOW, PAGE, TOPK = 64, 1536, 64, 512
 
@@ -89,7 +90,7 @@ def captured(run: Callable[[], tuple[torch.Tensor, ...]]) -> tuple[torch.cuda.CU
     "batch, context", [(1, 4096), (1, 32768), (1, 131072), (3, 16384), (16, 32768), (40, 8192)], ids=str
 )
 def test_a_captured_selection_gives_the_same_bits(batch: int, context: int) -> None:
-    """In every step, whose scores, lengths and newest keys differ from those of the step before."""
+    """In every step, whose scores, lengths and newest keys differ from the previous step's."""
     device = torch.device("cuda", torch.cuda.current_device())
     step = Step(batch, context, device)
     generator = torch.Generator(device).manual_seed(0)

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from importlib.metadata import PackageNotFoundError
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,11 +12,20 @@ import pytest
 from deepseek_v32.kernels import build
 
 ATTENTION = ("sparse_prefill", "sparse_decode", "dense_decode")
+# Names by which profilers find attention: every call launches one of the first three, and the last if it merges partial results.
+# Suffixes may follow. The other kernels of these libraries plan, or compute scores for the kernel that attends.
+PUBLIC_NAMES = (
+    "sparse_attn_fwd",
+    "flash_fwd_splitkv_mla_fp8_sparse_kernel",
+    "flash_fwd_splitkv_mla_kernel",
+    "flash_fwd_mla_combine_kernel",
+)
+OTHERS = ("plan_kernel", "few_queries_scores_kernel")
 # Launched without programmatic dependent launch, but let the next kernel start.
 LETS_NEXT_START = ("plan_kernel", "sparse_attn_fwd_kernel")
-WAITS_LATE = "swap_ab_kernel"  # waits at first or, beside the previous kernel, before it writes
+WAITS_LATE = "swap_ab_kernel"  # waits at first or, while it runs with the previous kernel, before it writes
 # They let the next kernel start only after they have waited for all earlier ones, on which early reads rely (kernels/cuda/pdl.py).
-# Beside the previous kernel the first wait of WAITS_LATE is skipped.
+# While it runs with the previous kernel, the first wait of WAITS_LATE is skipped.
 PRODUCTS = (WAITS_LATE, "large_m_kernel", "fp32_linear_kernel", "fp32_products_kernel")
 # Kernel name -> what it may issue before the previous kernel has ended: of static weights, of the router's bias, of a
 # plan, keys, lengths or rows that are older than the previous kernel.
@@ -26,7 +36,7 @@ EARLY = {
     "expand_quantize_in_order_kernel": "LDGSTS",
     "expand_quantize_many_kernel": "LDGSTS",
     "swap_ab_kernel": "UTMALDG LDG",
-    "few_queries_values_kernel": "LDG",
+    "sparse_kernel_few_queries": "LDG",
     "fp32_linear_kernel": "LDG",
     "fp32_products_kernel": "LDG",
     "norm_and_cache_kernel": "LDG",
@@ -35,8 +45,6 @@ EARLY = {
     "combine_norm_kernel": "LDG",
     "route_and_group_kernel": "LDG",
     "mla_combine_kernel": "LDG",
-    "mla_combine_row_kernel": "LDG",
-    "mla_combine_tasks_kernel": "LDG",
     "route_kernel": "LDG",
     "select_short_kernel": "LDG",
     "select_topk_kernel": "LDG",
@@ -84,6 +92,9 @@ def test_library(name: str) -> None:
     assert "sm_90a" in code and ("HGMMA" in code or name not in ATTENTION)
     broken = [line for line in code.splitlines() if "LDGSTS" in line and "+UR" in line]
     assert not broken, f"an encoding that Hopper calls illegal: {broken[0]}"
+    if name in (*ATTENTION, "sparse_few_queries"):
+        for function in re.findall(r"Function : (\S+)", code):
+            assert sum(part in function for part in (*PUBLIC_NAMES, *OTHERS)) == 1, function
     programmatic = 0
     for function in code.split("Function : ")[1:]:
         kernel, *lines = function.splitlines()
@@ -152,6 +163,32 @@ def test_flags_are_a_part_of_the_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     before = hashes()
     monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "-G"))
     assert all(before[name] != changed for name, changed in hashes().items())
+
+
+@pytest.mark.parametrize("package", build.HEADERS)
+def test_another_version_of_a_package_of_headers_builds_again(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = build.library_name("sparse_decode")
+    version = build.version
+    monkeypatch.setattr(build, "version", lambda name: "99" if name == package else version(name))
+    assert build.library_name("sparse_decode") != before
+    assert build.library_name("sparse_decode").split("-")[:2] == before.split("-")[:2]
+
+
+def test_prebuilt_libraries_serve_a_machine_that_cannot_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without CUTLASS here, its version at build time does not matter; with it, another version is stale."""
+
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    library = tmp_path / build.library_name("sparse_decode")
+    library.touch()
+    monkeypatch.setenv("DEEPSEEK_V32_KERNELS", str(tmp_path))
+    assert build.locate("sparse_decode") == library
+    monkeypatch.setattr(build, "version", missing)
+    assert build.locate("sparse_decode") == library
+    monkeypatch.setattr(build, "version", lambda name: "99")
+    with pytest.raises(RuntimeError, match="other versions of nvidia-cutlass"):
+        build.locate("sparse_decode")
 
 
 def test_an_unknown_kernel() -> None:

@@ -1,4 +1,4 @@
-"""Each batch-invariant operation: every row alone has the bits that it has in a batch. And its result is that of the reference."""
+"""Each batch-invariant operation: every single row has the bits that it has in a batch, and the reference's result."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,12 +15,13 @@ from deepseek_v32.kernels.hadamard import hadamard_transform, rotate_quantize
 from deepseek_v32.kernels.indexer_logits import indexer_logits, paged_indexer_logits
 from deepseek_v32.kernels.kv_up_projection import absorb_queries, expand_quantize, expand_values
 from deepseek_v32.kernels.linear import linear
-from deepseek_v32.kernels.quantize import Quantized, quantize_blocks, quantize_weight, rms_norm_quantize, swiglu
+from deepseek_v32.kernels.quantize import quantize_blocks, quantize_weight, rms_norm_quantize, swiglu
 from deepseek_v32.kernels.registry import INVARIANT, OPERATIONS, choose_implementation, preference_of
 from deepseek_v32.kernels.routing import combine_experts, group_by_expert, route
 from deepseek_v32.kernels.select_topk import select_topk
 from deepseek_v32.kernels.sparse_mla_decode import sparse_mla_decode
 from deepseek_v32.kernels.sparse_mla_prefill import sparse_mla_prefill
+from deepseek_v32.kernels.types import Quantized
 from deepseek_v32.model.rope import inverse_frequencies
 from deepseek_v32.model.synthetic.checkpoint import TINY
 
@@ -63,7 +64,7 @@ def check(operation: Callable[..., Any], *rows: torch.Tensor | None) -> None:
     torch.set_num_threads(1)
     for part in SOME:
         for one, all_ in zip(some(part), whole, strict=True):
-            assert torch.equal(one, all_[part]), f"rows {part.start} to {part.stop} alone"
+            assert torch.equal(one, all_[part]), f"only rows {part.start} to {part.stop}"
     for one, other in zip(whole, flat(operation("reference", *rows)), strict=True):
         if one.is_floating_point():
             # bf16 may round to the neighbour: half a step in each
@@ -222,9 +223,9 @@ def test_indexer_scores(heads: int) -> None:
 
 @pytest.mark.parametrize("heads", [16, 3, 40])
 def test_attention(heads: int) -> None:
-    """A query's keys in tiles of their place in its list: alone, in a chunk, behind padding of any width, as a decode."""
+    """A query's keys in tiles of their place in its list: by itself, in a chunk, after padding of any width, as a decode."""
     latents = randn(500, 96, seed=1)
-    latents[499] = torch.nan  # selected by nobody
+    latents[499] = torch.nan  # never selected
     counts = torch.arange(ROWS) * 4 + 1
     order = torch.argsort(torch.rand(ROWS, 499, generator=torch.Generator().manual_seed(2)), 1)[:, :300].sort(1).values
     indices = torch.where(torch.arange(300) < counts[:, None], order, -1).int()
@@ -303,7 +304,7 @@ def test_the_mode_takes_invariant_implementations_alone() -> None:
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
 )
 def test_each_mistake_is_found_at_its_operation(mistake: str, operation: Callable[[], None]) -> None:
-    """Those of whole requests are in tests/inference/test_determinism.py."""
+    """Tests of whole requests are in tests/inference/test_determinism.py."""
     with MUTANTS[mistake].applied(), pytest.raises(AssertionError):
         operation()
     operation()

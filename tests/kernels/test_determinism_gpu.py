@@ -1,4 +1,4 @@
-"""The operations of the deterministic mode on a Hopper GPU: a row has the same bits alone and in every batch.
+"""The operations of the deterministic mode on a Hopper GPU: a row has the same bits by itself and in every batch.
 
 scripts/check_determinism_units.py compares more rows.
 """

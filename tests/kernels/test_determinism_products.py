@@ -1,4 +1,4 @@
-"""Batch-invariant products: a row alone has the bits that it has at every place of a batch, by any number of threads."""
+"""Batch-invariant products: a single row has the bits that it has at every place of a batch, by any number of threads."""
 
 from collections.abc import Iterator
 
@@ -40,19 +40,19 @@ def spread(*shape: int, seed: int = 0) -> torch.Tensor:
 @pytest.mark.parametrize(("width", "outputs"), [*DEMO, *RELEASED, *RAGGED])
 def test_a_row_has_the_same_bits_alone_and_in_every_batch(width: int, outputs: int) -> None:
     x, weight = spread(256, width), spread(outputs, width, seed=1)
-    alone = torch.cat([row_products(row[None], weight) for row in x[:70]])
+    single = torch.cat([row_products(row[None], weight) for row in x[:70]])
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
         for count in (2, 5, 63, 65):
-            assert torch.equal(row_products(x[:count], weight), alone[:count]), (threads, count)
+            assert torch.equal(row_products(x[:count], weight), single[:count]), (threads, count)
         many = row_products(x, weight)
-        assert torch.equal(many[:70], alone)
+        assert torch.equal(many[:70], single)
         for shift in (1, 37):
             assert torch.equal(row_products(x.roll(shift, 0), weight).roll(-shift, 0), many)
-    assert torch.equal(row_products(x[1:70], weight), alone[1:]), "a view that begins elsewhere in memory"
+    assert torch.equal(row_products(x[1:70], weight), single[1:]), "a view that begins elsewhere in memory"
     exact = x[:70].double() @ weight.double().T
     scale = x[:70].double().abs() @ weight.double().abs().T
-    assert ((alone - exact).abs() <= 1e-5 * scale).all()
+    assert ((single - exact).abs() <= 1e-5 * scale).all()
 
 
 def test_torch_s_own_products_do_change() -> None:
@@ -112,7 +112,7 @@ def test_no_rows() -> None:
 def test_sizes_that_disagree_are_not_taken(
     wrong: set[int], taken: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A BLAS that gives the first row of blocks of these sizes other bits, and all other rows those that they have alone."""
+    """A BLAS that gives the first row of blocks of these sizes other bits, and all other rows the bits of single rows."""
 
     def products_of(rows: torch.Tensor, weight: torch.Tensor, size: int) -> torch.Tensor:
         out = torch.stack([(row[:, None] * weight).sum(0) for row in rows])

@@ -28,7 +28,9 @@ def test_all_pieces_run_at_once_and_none_is_empty_by_its_place(most):
 
 def test_few_queries_are_divided_and_many_are_not():
     assert pieces_of(1, 128, 2048, 132) == 32
-    assert pieces_of(2, 128, 2048, 132) == 16, "of two blocks, since so many results of one would have to be merged"
+    assert pieces_of(2, 128, 2048, 132) == 16, (
+        "of two blocks, since pieces of one would leave too many results to merge"
+    )
     assert pieces_of(16, 128, 2048, 132) == 4
     assert pieces_of(33, 128, 2048, 132) == 2
     assert pieces_of(34, 128, 2048, 132) == 1
@@ -87,11 +89,11 @@ def test_a_query_has_the_same_bits_among_others_where_it_is_not_divided():
     indices = torch.randint(0, 4096, (80, 1, 2048), generator=generator, device=device).int()
     whole = sparse_mla_prefill.sparse_mla_prefill(q, kv, indices, SCALE, backend="invariant")
     for rows in (slice(0, 1), slice(7, 23)):
-        alone = sparse_mla_prefill.sparse_mla_prefill(q[rows], kv, indices[rows], SCALE, backend="invariant")
+        single = sparse_mla_prefill.sparse_mla_prefill(q[rows], kv, indices[rows], SCALE, backend="invariant")
         divided = sparse_mla_prefill.sparse_mla_prefill(q[rows], kv, indices[rows], SCALE, backend="cuda")
         decoded, _ = sparse_mla_decode.sparse_mla_decode(
             q[rows, None], kv.view(64, 64, 1, 576), indices[rows], SCALE, backend="invariant"
         )
-        assert all(torch.equal(a, b[rows]) for a, b in zip(alone, whole, strict=True))
+        assert all(torch.equal(a, b[rows]) for a, b in zip(single, whole, strict=True))
         assert torch.equal(decoded[:, 0], whole[0][rows])
-        assert not torch.equal(divided[0], alone[0])
+        assert not torch.equal(divided[0], single[0])

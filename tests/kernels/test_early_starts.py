@@ -17,9 +17,10 @@ from deepseek_v32.kernels.fp8_gemm import fp8_gemm
 from deepseek_v32.kernels.fp32_ops import fp32_linear
 from deepseek_v32.kernels.grouped_gemm import grouped_gemm_with_shared
 from deepseek_v32.kernels.indexer_logits import paged_indexer_logits
-from deepseek_v32.kernels.quantize import Quantized, quantize_weight
+from deepseek_v32.kernels.quantize import quantize_weight
 from deepseek_v32.kernels.routing import group_by_expert
 from deepseek_v32.kernels.select_topk import select_topk_slots
+from deepseek_v32.kernels.types import Quantized
 
 DELAY = 60_000  # nanoseconds, longer than any kernel here takes
 PAGE, TOPK, HEADS, EXPERTS, WIDTH, CHOSEN = 64, 512, 64, 31, 1536, 8
@@ -161,8 +162,8 @@ def test_a_product_beside_the_previous_kernel(tokens: int, first: str) -> None:
     def captured(values: torch.Tensor, x: torch.Tensor, others: torch.Tensor) -> Results:
         before = first_product(values, x)
         slow_copy(copied, others)
-        beside = fp8_gemm(Quantized(values, scales), *wide, beside_previous=True)
-        return before, beside, fp8_gemm(Quantized(copied, scales), *last)
+        early = fp8_gemm(Quantized(values, scales), *wide, beside_previous=True)
+        return before, early, fp8_gemm(Quantized(copied, scales), *last)
 
     check(lambda: tokens_and_others(tokens), run, captured)
 
@@ -170,7 +171,7 @@ def test_a_product_beside_the_previous_kernel(tokens: int, first: str) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("tokens", [1, 3, 16], ids=str)
 def test_experts_beside_the_previous_kernel(tokens: int) -> None:
-    """The shared expert's product runs beside the kernel that writes the groups; the routed experts' products wait for them."""
+    """The shared expert's product runs with the kernel that writes the groups; the routed experts' products wait for them."""
     gate, scales = random(EXPERTS, WIDTH), torch.ones(tokens, WIDTH // 128, device="cuda")
     parts = [quantize_weight(random(512, WIDTH)) for _ in range(EXPERTS)]
     weights = torch.stack([part.values.view(torch.uint8) for part in parts]).view(torch.float8_e4m3fn)

@@ -90,7 +90,7 @@ def test_dividing_the_keys_changes_bits() -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("topk", [2048, 100])
 def test_lists_without_keys(topk: int) -> None:
-    """Alone and beside lists with keys, through the operation: zeros and a logsumexp of minus infinity."""
+    """By themselves and next to lists with keys, through the operation: zeros and a logsumexp of minus infinity."""
     generator = torch.Generator("cuda").manual_seed(topk)
     records = cache(generator)
     for lengths in ([0], [0, 0, 0], [topk, 0, 1, 0]):

@@ -9,7 +9,8 @@ import torch
 
 from deepseek_v32.kernels.cuda import fp8_gemm as implementation
 from deepseek_v32.kernels.fp8_gemm import fp8_gemm, fp8_gemms
-from deepseek_v32.kernels.quantize import Quantized, quantize_blocks
+from deepseek_v32.kernels.quantize import quantize_blocks
+from deepseek_v32.kernels.types import Quantized
 from support import e4m3
 from support.backends import Backend
 from support.compare import cosine_distance
@@ -100,7 +101,7 @@ def test_projections_of_the_model(name: Literal["tile", "cuda"], n: int, k: int)
 @pytest.mark.gpu
 @pytest.mark.parametrize(("n", "k"), [(2112, 7168), (640, 1536), (136, 384), (130, 2304)])
 def test_bits_do_not_depend_on_the_tile_or_the_number_of_rows(n: int, k: int) -> None:
-    """The kernel that never splits K: every tile, with one expert too, and rows alone at another place of a tile."""
+    """The kernel that never splits K: every tile, with one expert too, and single rows at another place of a tile."""
     generator = torch.Generator("cuda").manual_seed(0)
 
     def operand(rows: int, block: int) -> Quantized:

@@ -11,8 +11,8 @@ import torch
 from deepseek_v32.kernels.cuda.fp8_gemm import EXPERT_TILE, Tile, multiply
 from deepseek_v32.kernels.fp8_gemm import fp8_gemm
 from deepseek_v32.kernels.grouped_gemm import grouped_gemm, grouped_gemm_with_shared
-from deepseek_v32.kernels.quantize import Quantized
 from deepseek_v32.kernels.routing import group_by_expert
+from deepseek_v32.kernels.types import Quantized
 from support import e4m3
 from support.backends import Backend
 
@@ -189,7 +189,7 @@ def test_rows_are_gathered_and_the_shared_expert_goes_along(
     here = int(groups.offsets[-1])
     expected_m = tokens * topk * count // total
     operands = weight, groups.offsets, weight_scale
-    alone = backend.run(
+    single = backend.run(
         grouped_gemm, x, *operands, torch.float32, sorted_token_ids=groups.sorted_token_ids, expected_m=expected_m
     )
     both = backend.run(
@@ -207,7 +207,7 @@ def test_rows_are_gathered_and_the_shared_expert_goes_along(
     expected = grouped_gemm(taken, *operands, torch.float32, backend="reference")[:here]
     shared = fp8_gemm(x, *dense, torch.float32, backend="reference")
     bound = 2.0**-11 * k * 2**11  # codes are 25 in magnitude on average, products of scales around one
-    for result in (alone, both[tokens:], sorted_rows[tokens:]):
+    for result in (single, both[tokens:], sorted_rows[tokens:]):
         assert result.shape == (tokens * topk, n)
         assert ((result[:here] - expected).abs() <= bound).all()
     for result in (both, sorted_rows):

@@ -10,8 +10,8 @@ from deepseek_v32.kernels import fp8_gemm as product
 from deepseek_v32.kernels.grouped_gemm import grouped_gemm
 from deepseek_v32.kernels.indexer_logits import indexer_logits
 from deepseek_v32.kernels.linear import linear
-from deepseek_v32.kernels.quantize import Quantized
 from deepseek_v32.kernels.registry import preference_of
+from deepseek_v32.kernels.types import Quantized
 from support import hopper
 from support.hopper import BF16, E4M3, Instruction, add_slice, chain, fma
 
@@ -76,7 +76,7 @@ def test_fused_multiply_add() -> None:
         torch.randint(-40, 40, (4000,), generator=generator).float()
     )
     z[:1000] = -(x * y)[:1000]
-    # Halfway between two fp32 numbers, and just beside: what a float64 sum would round away.
+    # Halfway between two fp32 numbers, and just next to it: what a float64 sum would round away.
     x[:3], y[:3], z[:3] = 1.0, 2.0**-24, 1.0
     z[1], z[2] = 1 + 2**-23, 1.0
     x[2], y[2] = 1 + 2**-23, 2.0**-24 * (1 + 2**-23)

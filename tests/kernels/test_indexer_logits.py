@@ -228,7 +228,7 @@ def test_the_same_bits_every_time(backend: Backend) -> None:
 @pytest.mark.parametrize("heads", [16, 64])
 @pytest.mark.parametrize("new", [1, 2, 3, 4, 7])
 def test_decode_gives_the_bits_of_prefill(new: int, heads: int) -> None:
-    """Whatever is computed at a time, a score's additions have one order. A row of a chunk has the same bits alone."""
+    """Whatever is computed at a time, a score's additions have one order. A row of a chunk has the bits of a single row."""
     batch, keys = 5, 1000
     generator = torch.Generator("cuda").manual_seed(new)
     values = torch.randn(batch * new * heads + keys, 128, device="cuda", generator=generator) * 16
@@ -237,11 +237,11 @@ def test_decode_gives_the_bits_of_prefill(new: int, heads: int) -> None:
     scales = torch.rand(keys, device="cuda", generator=generator)
     zero = torch.zeros(len(q), dtype=torch.int32, device="cuda")
     chunk = indexer_logits(q, k, weights, zero, zero + keys, scales, backend="cuda")
-    alone = [
+    single = [
         indexer_logits(q[i : i + 1], k, weights[i : i + 1], zero[:1], zero[:1] + keys, scales, backend="cuda")
         for i in (0, 3)
     ]
-    assert torch.equal(torch.cat(alone), chunk[[0, 3]])
+    assert torch.equal(torch.cat(single), chunk[[0, 3]])
 
     pages = -(-keys // 64)
     padded = torch.zeros(pages * 64, 128, dtype=torch.uint8, device="cuda")

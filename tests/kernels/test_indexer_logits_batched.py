@@ -20,7 +20,7 @@ def test_against_one_row_at_a_time(
     weights = torch.randn(sequences, new, HEADS, generator=generator)
     table = torch.randint(0, PAGES - 1, (sequences, pages), dtype=torch.int32, generator=generator)
     lengths = torch.randint(new, longest + 1, (sequences,), dtype=torch.int32, generator=generator)
-    lengths[0] = min(longest, 40)  # behind which its first page, and pages that nobody has, hold anything
+    lengths[0] = min(longest, 40)  # after which its first page, and pages that no one has, hold anything
     cache[table[0, 0].item(), 40:] = float("nan")
     table[0, 1:] = torch.tensor([99, -1, PAGES - 1], dtype=torch.int32)[: pages - 1]
     cache[PAGES - 1] = float("nan")

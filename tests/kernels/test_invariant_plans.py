@@ -8,8 +8,8 @@ import torch
 from deepseek_v32.kernels.cuda.fp8_gemm import Tile
 from deepseek_v32.kernels.invariant.gpu import fp8_gemm as products
 from deepseek_v32.kernels.invariant.gpu import routing, sparse_mla
-from deepseek_v32.kernels.quantize import Quantized
 from deepseek_v32.kernels.reference import fp8_gemm as reference
+from deepseek_v32.kernels.types import Quantized
 
 
 def test_keys_of_few_heads_alone_are_cut_into_pieces() -> None:

@@ -82,7 +82,7 @@ def test_expand(backend: Backend, tokens: int, heads: int, value: int, latent: i
 @pytest.mark.parametrize("ue8m0", [True, False], ids=["ue8m0", "plain scale"])
 @pytest.mark.parametrize("heads", [128, 64, 3])
 def test_many_tokens_have_the_bits_of_few(heads: int, ue8m0: bool) -> None:
-    """Both kernels make a sum as one chain of MMAs, ascending. Tokens are a part of a wider tensor, as those of a step are."""
+    """Both kernels make a sum as one chain of MMAs, ascending. Tokens are a part of a wider tensor, as a step's tokens are."""
     generator = torch.Generator("cuda").manual_seed(heads)
     weight = torch.randn(heads, 256, 512, generator=generator, device="cuda").bfloat16()
     wk, wv = weight.split(128, 1)

@@ -24,7 +24,7 @@ CONTEXTS = {
 @pytest.mark.parametrize("heads", [1, 20, 128])
 @pytest.mark.parametrize("name", CONTEXTS)
 def test_contexts_that_many_parts_share(name: str, heads: int) -> None:
-    """Rows that are not a multiple of those of a task; pages that no context owns are NaN; two calls have the same bits."""
+    """Rows that are not a multiple of a task's rows; pages that no context owns are NaN; two calls have the same bits."""
     device = torch.device("cuda", 0)
     if not torch.cuda.is_available() or not is_hopper(device):
         pytest.skip("no Hopper GPU")

@@ -142,7 +142,7 @@ def test_a_poisoned_group(
     np.testing.assert_array_equal(scales[~bad], clean_scales[~bad])
     np.testing.assert_array_equal(codes[~bad], clean_codes[~bad])
     as_e8m0 = torch.from_numpy(scales[bad].copy()).to(torch.float8_e8m0fnu).view(torch.uint8)
-    assert as_e8m0.eq(0xFF).all()  # the NaN of e8m0, also for readers that take the exponent's bits alone
+    assert as_e8m0.eq(0xFF).all()  # the NaN of e8m0, also for readers that take only the exponent's bits
 
 
 @pytest.mark.parametrize("name", POISONS)
@@ -160,7 +160,7 @@ def test_a_poisoned_block_of_weights(ue8m0: bool, name: str) -> None:
 
 @pytest.mark.parametrize("heads", [16, 64, 128], ids=lambda heads: f"{heads} heads")
 def test_a_poisoned_latent_reaches_every_query_that_reads_it(backend: Backend, heads: int) -> None:
-    """What a cache writer made of a NaN is NaN to the reader of the latents and to attention, and to nobody else."""
+    """What a cache writer made of a NaN is NaN to the reader of the latents and to attention, and to no one else."""
     kv = seeded(128, 576, dtype=torch.bfloat16, seed=15)
     kv[5, 300] = math.nan
     angles, cache = seeded(128, 32, dtype=torch.float32, seed=16), caches.poisoned(2, 64, 1, 656)

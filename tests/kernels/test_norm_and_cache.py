@@ -5,13 +5,13 @@ import math
 import pytest
 import torch
 
-from deepseek_v32.kernels.cache_stamps import Stamp
 from deepseek_v32.kernels.cache_write import gather_index_keys, gather_latents
-from deepseek_v32.kernels.norm_and_cache import Caches, Fp32Projection, Norms, norm_and_cache
+from deepseek_v32.kernels.norm_and_cache import norm_and_cache
 from deepseek_v32.kernels.quantize import rms_norm_quantize
 from deepseek_v32.kernels.reference.fp32_ops import layer_norm
 from deepseek_v32.kernels.reference.hadamard import hadamard_transform
 from deepseek_v32.kernels.reference.rope import rotate_index, rotate_interleaved
+from deepseek_v32.kernels.types import Caches, Fp32Projection, Norms, Stamp
 from support.backends import Backend
 
 PAGES = 5

@@ -46,7 +46,7 @@ BITWISE = {
             -np.concatenate([(e4m3.VALUES[:126] + e4m3.VALUES[1:127]) / 2, [448.0, -448.0]]),
         ]
     ).astype(np.float32),
-    "beside every midpoint": np.nextafter(
+    "next to every midpoint": np.nextafter(
         np.concatenate([(e4m3.VALUES[:126] + e4m3.VALUES[1:127]) / 2, [400.0, -448.0]]).astype(np.float32),
         np.float32(500),
     )[None],
@@ -179,9 +179,9 @@ def test_rms_norm_of_a_sum(backend: Backend, dtype: torch.dtype) -> None:
     weight = torch.rand(7168, generator=generator) + 0.5
     summed = backend.run(rms_norm_quantize, x, weight, 1e-6, residual=residual)
     assert torch.equal(summed.total, (x.double() + residual.double()).to(dtype))
-    alone = backend.run(rms_norm_quantize, summed.total, weight, 1e-6)
-    assert torch.equal(summed.rows, alone.rows) and torch.equal(summed.quantized.scales, alone.quantized.scales)
-    np.testing.assert_array_equal(e4m3.codes_of(summed.quantized.values), e4m3.codes_of(alone.quantized.values))
+    apart = backend.run(rms_norm_quantize, summed.total, weight, 1e-6)
+    assert torch.equal(summed.rows, apart.rows) and torch.equal(summed.quantized.scales, apart.quantized.scales)
+    np.testing.assert_array_equal(e4m3.codes_of(summed.quantized.values), e4m3.codes_of(apart.quantized.values))
 
 
 def test_rms_norm_of_slices(backend: Backend) -> None:

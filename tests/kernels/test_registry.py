@@ -78,19 +78,6 @@ def test_the_operation_itself_refuses() -> None:
         select_topk(torch.ones(1, 1), *bounds, 1, backend="cuda")
 
 
-def test_auto_tries_the_backend_that_a_case_prefers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Implementation, "unsupported_reason", lambda *_: None)
-    arguments = ("sparse_mla_prefill", torch.device("meta"), torch.bfloat16)
-    assert [choose_implementation(*arguments, "auto", 576, first).backend for first in ("cuda", "tile")] == [
-        "cuda",
-        "tile",
-    ]
-    assert choose_implementation(*arguments, "reference", 576, "cuda").backend == "reference"
-    preferred = choose_implementation(*arguments, preference_of("cuda"), 576, "tile")
-    assert preferred.backend == "cuda", "a preference for one backend comes before what is the fastest"
-    choose_implementation.cache_clear()
-
-
 def test_a_model_s_backend_serves_where_it_has_an_implementation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Implementation, "unsupported_reason", lambda *_: None)
     found = {

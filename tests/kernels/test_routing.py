@@ -9,14 +9,8 @@ from hypothesis import strategies as st
 
 from deepseek_v32.kernels.cuda.routing import gather_rows
 from deepseek_v32.kernels.quantize import quantize_blocks
-from deepseek_v32.kernels.routing import (
-    ExpertGroups,
-    combine_experts,
-    combine_norm_quantize,
-    group_by_expert,
-    route,
-    route_and_group,
-)
+from deepseek_v32.kernels.routing import combine_experts, combine_norm_quantize, group_by_expert, route, route_and_group
+from deepseek_v32.kernels.types import ExpertGroups
 from support.backends import Backend
 
 ROUTES = {  # tokens, experts, groups, kept groups, top-k
@@ -168,7 +162,7 @@ COMBINED = {  # tokens, top-k, width: released; widths that fill no vector; one;
 }
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["alone", "with the shared expert"])
+@pytest.mark.parametrize("shared", [False, True], ids=["without a shared expert", "with the shared expert"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 @pytest.mark.parametrize(("tokens", "topk", "width"), COMBINED.values(), ids=COMBINED.keys())
 def test_combine(backend: Backend, tokens: int, topk: int, width: int, dtype: torch.dtype, shared: bool) -> None:

@@ -13,7 +13,7 @@ from deepseek_v32.kernels.device import is_hopper
         (128, 66, {1: 32, 2: 16, 3: 16, 4: 16, 5: 11, 6: 11, 7: 8, 8: 8, 9: 7, 10: 6, 12: 5, 14: 4, 16: 4}),
         (64, 132, {1: 32, 2: 32, 3: 16, 4: 16, 5: 16, 6: 16, 8: 16, 10: 11, 12: 11, 16: 8, 24: 5}),
     ],
-    ids=["pairs of CTAs", "CTAs alone"],
+    ids=["pairs of CTAs", "single CTAs"],
 )
 def test_2048_keys_are_divided_as_was_measured_to_be_the_fastest(rows: int, most: int, pieces: dict[int, int]) -> None:
     """On an H200, of 132 multiprocessors: parts of a query for each number of queries."""

@@ -55,7 +55,7 @@ CASES = {
     "bias": (add(Q.replace("weight", "bias"), torch.zeros(128)), "is surplus"),
     "scale of a norm": (
         add(NORM + "_scale_inv", torch.zeros(2, 1)),
-        "is surplus: F32 [2, 1]; expected no such tensor beside",
+        "is surplus: F32 [2, 1]; expected no such tensor next to",
     ),
     "float with a scale": (put(Q, torch.Tensor.bfloat16), f"'{Q}_scale_inv' is surplus"),
     "transposed": (put(Q, lambda x: x.T.contiguous()), f"'{Q}': shape is [256, 128]; expected [128, 256]"),

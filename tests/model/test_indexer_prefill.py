@@ -1,12 +1,11 @@
-"""The selection of a prompt's chunk by the indexer: in one pass over the keys where that is faster, and the same in two."""
+"""The indexer's selection for a prompt's chunk, in blocks of rows whose scores fit in memory."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 
-from deepseek_v32.kernels.cuda import indexer_topk as one_pass
+from deepseek_v32.kernels import indexer_topk
 from deepseek_v32.kernels.registry import preference_of
 from deepseek_v32.model.indexer import Indexer, IndexQueries
 from deepseek_v32.model.layers import Compute
@@ -23,31 +22,23 @@ def random_cache(pages: int, device: torch.device) -> LayerCache:
     return LayerCache(torch.empty(0, device=device), index)
 
 
-@pytest.mark.gpu
-def test_a_long_prompt_takes_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = torch.device("cuda")
+@pytest.mark.parametrize("name", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_blocks_of_rows_select_what_all_rows_do(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = torch.device(name)
+    rows, keys, heads = (ROWS, KEYS, HEADS) if name == "cuda" else (50, 600, 4)
     torch.manual_seed(0)
-    config = replace(TINY, index_n_heads=HEADS, index_head_dim=WIDTH, index_topk=512)
+    config = replace(TINY, index_n_heads=heads, index_head_dim=WIDTH, index_topk=512)
     indexer = Indexer(config, Compute("fp8", preference_of("auto"), device), 0)
-    pages = -(-KEYS // PAGE_SIZE)
+    pages = -(-keys // PAGE_SIZE)
     cache = random_cache(pages, device)
-    slots = (torch.randperm(pages)[:, None] * PAGE_SIZE + torch.arange(PAGE_SIZE)).flatten()[:KEYS].to(device)
-    q = (torch.randn(ROWS + 7, HEADS, WIDTH, device=device) * 150).clamp_(-448, 448).to(torch.float8_e4m3fn)
-    queries = IndexQueries(q, torch.randn(ROWS + 7, HEADS, device=device))
-    prefill = Prefill(slice(7, ROWS + 7), KEYS - ROWS, KEYS, slots)
-    calls = []
-    first_attempt = one_pass.first_attempt
-
-    def spy(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        calls.append(arguments[0].shape[0])
-        return first_attempt(*arguments)
-
-    monkeypatch.setattr(one_pass, "first_attempt", spy)
-    in_two = indexer.select_prefill(queries, prefill, cache)
-    assert not calls
-    monkeypatch.setattr(one_pass, "LEAST_KEYS", KEYS)
-    with_scores = indexer.select_prefill(queries, prefill, cache, with_scores=True)
-    assert not calls and with_scores.scores is not None
-    in_one = indexer.select_prefill(queries, prefill, cache)
-    assert calls == [ROWS] and in_one.scores is None
-    assert torch.equal(in_one.positions, in_two.positions) and torch.equal(with_scores.positions, in_two.positions)
+    slots = (torch.randperm(pages)[:, None] * PAGE_SIZE + torch.arange(PAGE_SIZE)).flatten()[:keys].to(device)
+    q = (torch.randn(rows + 7, heads, WIDTH, device=device) * 150).clamp_(-448, 448).to(torch.float8_e4m3fn)
+    queries = IndexQueries(q, torch.randn(rows + 7, heads, device=device))
+    prefill = Prefill(slice(7, rows + 7), keys - rows, keys, slots)
+    whole = indexer.select_prefill(queries, prefill, cache, with_scores=True)
+    assert whole.scores is not None
+    monkeypatch.setattr(indexer_topk, "LOGITS_BYTES", 4 * keys * 13)
+    blocks = indexer.select_prefill(queries, prefill, cache)
+    scored = indexer.select_prefill(queries, prefill, cache, with_scores=True)
+    assert torch.equal(blocks.positions, whole.positions) and blocks.scores is None
+    assert scored.scores is not None and torch.equal(scored.scores, whole.scores)

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from deepseek_v32.kernels import registry
-from deepseek_v32.kernels.quantize import Quantized
+from deepseek_v32.kernels.types import Quantized
 from deepseek_v32.model.launch_order import Later, LaunchOrder
 from deepseek_v32.model.layers import Linear
 from support.decode_steps import CONFIG, model_and_caches, two_decodes

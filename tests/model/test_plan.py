@@ -63,7 +63,7 @@ def test_parts_that_do_not_divide_are_named():
     odd = replace(odd, moe_intermediate_size=2048 + 128)
     assert Plan(odd, 0, 8).describe() == (
         "8 ranks, 32 of 256 experts on each; not divisible, so whole on every rank: vocabulary, heads, dense MLPs; "
-        "not divisible, so on rank 0 alone: shared expert"
+        "not divisible, so only on rank 0: shared expert"
     )
     assert Plan(odd, 0, 8).holds("layers.3.mlp.shared_experts.down_proj.weight")
     assert not Plan(odd, 1, 8).holds("layers.3.mlp.shared_experts.down_proj.weight")

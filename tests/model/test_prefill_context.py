@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM
+from deepseek_v32.kernels import sparse_mla_prefill
 from deepseek_v32.model import attention, prefill_form
 from deepseek_v32.model.parallel.plan import Plan
 from deepseek_v32.model.parallel.shard import build_model
@@ -31,7 +32,7 @@ def test_both_conversions_read_the_same_values(monkeypatch: pytest.MonkeyPatch) 
     prompt = [i * 7919 % config.vocab_size for i in range(300)]
     results = []
     for heads in (1, 10**9):
-        monkeypatch.setattr(prefill_form, "MANY_HEADS", heads)
+        monkeypatch.setattr(sparse_mla_prefill, "MANY_HEADS", heads)
         llm = LLM.from_model(model, config, precision="fp8", page_count=12)
         llm.engine.pool.release(llm.engine.pool.allocate(5)[::2])
         results.append(llm.logits(prompt, chunk=70))

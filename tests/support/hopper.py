@@ -18,8 +18,8 @@ from itertools import pairwise
 
 import torch
 
-from deepseek_v32.kernels.quantize import Quantized
 from deepseek_v32.kernels.reference.quantize import GROUP
+from deepseek_v32.kernels.types import Quantized
 
 ROWS = 64  # of the left operand at a time: an instruction's terms are then [64, N, 32] integers
 

@@ -11,7 +11,7 @@ import torch
 from transformers import DeepseekV32Config, DeepseekV32ForCausalLM
 
 from deepseek_v32.inference import LLM
-from deepseek_v32.kernels.routing import ExpertGroups
+from deepseek_v32.kernels.types import ExpertGroups
 from deepseek_v32.model import indexer, moe
 
 VOCAB = 64  # no more than logprobs can report alternatives, so that whole distributions can be compared

@@ -7,12 +7,11 @@ from deepseek_v32.kernels.fp8_gemm import fp8_gemm, fp8_gemms
 from deepseek_v32.kernels.fp32_ops import fp32_linear, layer_norm
 from deepseek_v32.kernels.grouped_gemm import grouped_gemm, grouped_gemm_with_shared
 from deepseek_v32.kernels.indexer_logits import indexer_logits, paged_indexer_logits
-from deepseek_v32.kernels.indexer_topk import in_one_pass
 from deepseek_v32.kernels.kv_up_projection import absorb_queries, expand_quantize
-from deepseek_v32.kernels.norm_and_cache import Caches, Fp32Projection, Norms, norm_and_cache
-from deepseek_v32.kernels.quantize import Quantized
+from deepseek_v32.kernels.norm_and_cache import norm_and_cache
 from deepseek_v32.kernels.routing import combine_experts, combine_norm_quantize, group_by_expert, route, route_and_group
 from deepseek_v32.kernels.select_topk import select_topk, select_topk_slots
+from deepseek_v32.kernels.types import Caches, Fp32Projection, Norms, Quantized
 
 FP8 = torch.float8_e4m3fn
 
@@ -118,10 +117,6 @@ def scores() -> list[torch.Tensor]:
     paged = paged_indexer_logits(q[:2, None], cache, weights[:2, None], table, lengths, 192, backend="cuda")
     results = [select_topk(logits, None, ends, 64, backend="cuda")]
     results.append(select_topk_slots(paged, None, lengths, 64, table, 64, backend="cuda"))
-    many = torch.arange(5000, device="cuda") % 300
-    for end in (5000, 300):  # with a sample, and without
-        ends = torch.full_like(ends, end)
-        results.append(in_one_pass(q, k[many], weights, torch.zeros_like(ends), ends, scales[many], 300))
     long = torch.randn(2, 40_000, device="cuda")
     for row_lengths in ([40_000, 40_000], [3_001, 8_192]):  # the second are much shorter than their buffer
         ends = torch.tensor(row_lengths, dtype=torch.int32, device="cuda")

@@ -1,4 +1,4 @@
-// What every attention kernel does: it prepares barriers, and divides its threads into two math groups and a producer.
+// The frame of every attention kernel: it prepares barriers, and divides its threads into two math groups and a producer.
 #pragma once
 
 #include "one_scorer.cuh"

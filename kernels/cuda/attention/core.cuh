@@ -1,5 +1,5 @@
 // The attention core of most kernels here (one_scorer.cuh is the other): 64 query rows against blocks of 64 keys, by two math warpgroups in a
-// seesaw: while one group does its softmax, the MMAs of the other run. The word and the idea are those of FlashMLA's
+// seesaw: while one group does its softmax, the MMAs of the other run. The word and the idea come from FlashMLA's
 // docs/20250422-new-kernel-deep-dive.md.
 //
 // Group 0 scores even blocks and group 1 odd ones. Each owns 256 of the 512 output columns, and hands its probabilities to the other:

@@ -12,7 +12,7 @@ struct Gather {
   static constexpr int kPerThread = kBlock / 16;  // rows of a block that one thread copies a part of: eight threads copy a row
   static constexpr bool kMasks = C::kLookup == Lookup::kIndices;
   // Selected keys are shared between queries. Contexts have no policy: with one, ptxas 13.0 assembles an LDGSTS of this loop that the
-  // GPU calls illegal ([R + UR] beside a cache policy); tests/kernels/test_compiled.py looks for that form.
+  // GPU calls illegal ([R + UR] with a cache policy); tests/kernels/test_compiled.py looks for that form.
   static constexpr uint64_t kPolicy = kMasks ? kEvictNormal : 0;
 
   static __device__ __forceinline__ Arrivals arrivals() { return {{128, 128}, 1, 128}; }
@@ -36,7 +36,7 @@ struct Gather {
   }
 
  private:
-  // The slots of this thread's rows, and in the first warp those of two rows a lane, for the mask.
+  // The slots of this thread's rows, and in the first warp the slots of two rows a lane, for the mask.
   static __device__ __forceinline__ void look_up(const Problem& p, const typename C::Work& item, int block, int line,
                                                  int (&slots)[kPerThread], int (&flags)[2]) {
 #pragma unroll

@@ -4,13 +4,54 @@
 #include <algorithm>
 
 #include "../common/launch.cuh"
-#include "merge_tasks.cuh"
+#include "merge.cuh"
 #include "plan.cuh"
 
 namespace mla {
 
 using tvm::ffi::Optional;
 using tvm::ffi::TensorView;
+
+// The problem of sparse attention: q [N, H, 576], indices [N, K]; a length serves `lengths_divisor` consecutive queries; out [N, H, 512] and
+// lse [N, H]. The caller adds where the keys lie.
+inline Problem sparse_problem(const TensorView& q, const TensorView& indices, const Optional<TensorView>& lengths, int64_t lengths_divisor,
+                              const Optional<TensorView>& sink, const TensorView& out, const TensorView& lse, double scale, double lse_factor) {
+  Problem p = {};
+  p.q = data<void>(q);
+  p.q_rope = data<__nv_bfloat16>(q) + kValueWidth;
+  p.q_stride = p.q_rope_stride = q.stride(0);
+  p.q_head_stride = p.q_rope_head_stride = q.stride(1);
+  p.queries = static_cast<int>(q.size(0));
+  p.heads = p.rows = static_cast<int>(q.size(1));
+  p.new_tokens = 1;
+  p.scale = static_cast<float>(scale);
+  p.scale_log2 = static_cast<float>(scale * 1.4426950408889634);
+  p.keys.table = data<int32_t>(indices);
+  p.keys.table_stride = indices.stride(0);
+  p.keys.lengths = data<int32_t>(lengths);
+  p.keys.lengths_divisor = static_cast<int>(lengths_divisor);
+  p.keys.width = static_cast<int>(indices.size(1));
+  p.sink = data<float>(sink);
+  p.out = data<void>(out);
+  p.lse = data<float>(lse);
+  p.lse_factor = static_cast<float>(lse_factor);
+  return p;
+}
+
+// The keys of an FP8 cache [P, page, 1, 656].
+inline void read_cache(Keys& keys, const TensorView& cache) {
+  keys.slots = cache.size(0) * cache.size(1);
+  keys.latent = data<uint8_t>(cache);
+  keys.row_bytes = cache.stride(1);
+  keys.page_bytes = cache.stride(0);
+  keys.page_size = static_cast<int>(cache.size(1));
+  keys.linear = cache.stride(0) == cache.size(1) * cache.stride(1);
+}
+
+// Records are addressed in units of 16 bytes, in 32 bits.
+inline bool exceeds_64_gib(const TensorView& cache) {
+  return ((cache.size(0) - 1) * cache.stride(0) + cache.size(1) * cache.stride(1)) >> 36 != 0;
+}
 
 // With parts, the kernel may start while the one before it drains: it waits on the device before it reads the plan.
 template <class Kernel, class... More>
@@ -37,7 +78,7 @@ template <class Element>
 void combine(const Problem& p, int most_splits, int multiprocessors, cudaStream_t stream, bool in_order = false, int task_ctas = 2) {
   const int64_t rows = int64_t(p.queries) * p.rows;
   if (in_order || rows >= 1024 || p.part_count < 2 * p.queries)
-    launch_combine(flash_fwd_mla_combine_tasks_kernel<Element>, p, task_ctas * multiprocessors, kTaskThreads, stream);
+    launch_combine(flash_fwd_mla_combine_kernel_tasks<Element>, p, task_ctas * multiprocessors, kTaskThreads, stream);
   else if (rows >= 512)
     combine_rows<Element, 4, 1, 4, 10>(p, stream);
   else if (rows > 32 || most_splits < 64)
@@ -53,7 +94,7 @@ void combine_few_blocks(const Problem& p, int multiprocessors, cudaStream_t stre
   constexpr int kBytes = 228 * 1024, kReserved = 1024, kLeast = 4, kMost = 8;  // a multiprocessor's, a CTA's; more CTAs have no registers
   const int64_t rows = int64_t(p.queries) * p.rows, each = std::max<int64_t>((rows + multiprocessors - 1) / multiprocessors, kLeast);
   const size_t unused = each < kMost ? (kBytes / each - kReserved) / 128 * 128 : 0;
-  launch_kernel(flash_fwd_mla_combine_row_kernel<Element, kEqual>, {dim3(p.rows, p.queries), 128, unused, stream, 1, true}, p);
+  launch_kernel(flash_fwd_mla_combine_kernel_row<Element, kEqual>, {dim3(p.rows, p.queries), 128, unused, stream, 1, true}, p);
 }
 
 }  // namespace mla

@@ -146,7 +146,7 @@ __device__ __forceinline__ void add_values(float (&o)[128], uint32_t tile, uint3
   if constexpr (kCommit) mma_commit();
 }
 
-// Waits for the other group's probabilities, and adds their values. kParity is 0 for probabilities of even blocks, 1 for those of odd ones.
+// Waits for the other group's probabilities, and adds their values. kParity is 0 for probabilities of even blocks, 1 for odd ones.
 template <class C, int kParity>
 __device__ __forceinline__ void add_others_values(float (&o)[128], RowState& row, SharedMemory& s, int line, uint32_t tile, uint32_t v) {
   using Element = typename C::Element;

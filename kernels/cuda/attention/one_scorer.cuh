@@ -3,7 +3,7 @@
 //   group 0:  Q K0 | softmax 0 | P0 V0 left  | Q K1          | softmax 1 | P1 V1 left  ...
 //   group 1:                   | P0 V0 right |                           | P1 V1 right ...
 //
-// A part of few blocks spends its time on latencies, those of instructions that no cache holds among them. The seesaw has a softmax in either
+// A part of few blocks spends its time on latencies, among them the latencies of instructions that no cache holds. The seesaw has a softmax in either
 // group and two of each step; this has one of each, in a loop over blocks. It adds the same numbers in the same order: sums of even and of odd
 // blocks are kept apart, so results have the same bits.
 //

@@ -1,6 +1,6 @@
 // The producer of contexts in pages: a block of 64 keys is tiles of one page, which the TMA brings, nine boxes of 64 rows and 64 columns.
 //
-// What a page holds past the end of the context may be anything, also NaN, which no probability of zero would remove. Values of the last
+// After the end of the context a page may hold anything, also NaN, which no probability of zero would remove. Values of the last
 // block past the end are therefore overwritten with zeros before the block counts as arrived.
 #pragma once
 

@@ -8,11 +8,11 @@ namespace mla {
 
 constexpr int kStaged = 8192;  // block counts that the planner keeps in shared memory
 
-// How many whole parts the rest of a query (`left` blocks) takes, without its last part. `inverse` is 1 / (payload - overhead). Exact up to
+// Returns how many whole parts the rest of a query (`left` blocks) takes, without its last part. `inverse` is 1 / (payload - overhead). Exact up to
 // 2^20 blocks.
 __device__ __forceinline__ int whole_parts(int left, float inverse) { return static_cast<int>((left - 0.5f) * inverse); }
 
-// How many parts of `payload` the queries fill in order. `overhead` is what starting and ending a query costs, in blocks of keys; a query
+// Returns how many parts of `payload` the queries fill in order. `overhead` is the cost of starting and ending a query, in blocks of keys; a query
 // without keys still costs it, because some part must write its empty result. `slots` counts the partial results.
 template <class Blocks>
 __device__ int parts_needed(Blocks blocks_of, int queries, int overhead, int payload, int& slots) {
@@ -38,7 +38,7 @@ __device__ int parts_needed(Blocks blocks_of, int queries, int overhead, int pay
   return parts;
 }
 
-// What a plan costs, in 64ths of the time that a part needs for a block of keys.
+// The costs of a plan, in 64ths of the time that a part needs for a block of keys.
 struct Costs {
   int overhead;  // starting and ending a query, in blocks
   int slot;      // writing and merging a partial result

@@ -110,7 +110,7 @@ struct Problem {
 // 4 t ... 4 t + 3 are columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9. This is the first of the four at `stored`, a multiple of four.
 __device__ __forceinline__ int partial_column(int stored) { return (stored & ~15) + (stored >> 1 & 6); }
 
-// Whether a launch has a plan that divides the work into parts, or divides all queries alike, a part for each cluster.
+// How a launch divides the work: by a plan into parts, or all queries alike, a part for each cluster.
 enum class Planned { kNever, kPerhaps, kAlways, kEqual };
 
 // One CTA's next piece of work: blocks [begin, end) of the keys of `query`.

@@ -1,8 +1,8 @@
 // FP8 keys on their way from 656-byte records to bf16 in the swizzled tiles, as their two producers handle them (dequantize.cuh,
-// dequantize_rolled.cuh). In a pair, each CTA converts half of a block for both.
+// dequantize.cuh). In a pair, each CTA converts half of a block for both.
 //
 // e4m3 to bf16 is a shift of exponent and mantissa into place, which divides by 2^120, and one bf16x2 multiplication by the scale times
-// 2^120: exact for power-of-two scales, subnormals included. Other scales, and those of 2^8 and more, go through fp32.
+// 2^120: exact for power-of-two scales, subnormals included. Other scales, and scales of 2^8 and more, go through fp32.
 //
 // A warp has 4 KB in flight while it converts the 4 KB before. More would not help: ptxas lets all loads of the loop share one scoreboard,
 // and waiting for one is waiting for all. So a batch is waited for as a whole, and only then is the next one issued (see `arrived`). A
@@ -26,7 +26,7 @@ struct Records {
   }
 
  protected:
-  // 4 KB in the registers of a warp: of a pair, all of 8 rows, alone, a half of 16 rows; eight rows of a half in either part. A lane
+  // 4 KB in the registers of a warp: of a pair, all of 8 rows; without a pair, a half of 16 rows; eight rows of a half in either part. A lane
   // holds 16 bytes of rows 2 i + ((lane >> 2) & 1), so that its two 16-byte stores meet no bank conflict.
   struct Raw {
     uint4 bytes[2][4];
@@ -53,7 +53,7 @@ struct Records {
   __device__ __forceinline__ int rope_column_of(int block) const { return block * kBlock + warp_ * 16 + (lane_ & 15); }
 
   // Indices come by asynchronous copies, too: a register would have to be waited for, and with it, as scoreboards are few, the records
-  // loaded since. Lanes 0-15 copy those of rows of `block`, lanes 16-31 of rope rows of `rope_block`.
+  // loaded since. Lanes 0-15 copy indices of rows of `block`, lanes 16-31 of rope rows of `rope_block`.
   __device__ __forceinline__ void copy_indices(const typename C::Work& item, int block, int rope_block) const {
     const bool rope = lane_ >= 16;
     const int of = rope ? rope_block : block, column = rope ? rope_column_of(of) : column_of(of);
@@ -103,7 +103,7 @@ struct Records {
       if (start != kInvalid) scales.value[part] = scale_at(start);
     }
   }
-  // Of group lane % 4 of the record that starts there.
+  // The scale of group lane % 4 of the record that starts there.
   __device__ __forceinline__ float scale_at(uint32_t start) const {
     return __ldg(reinterpret_cast<const float*>(p.keys.latent + (uint64_t(start) << 4) + kValueWidth) + (lane_ & 3));
   }
@@ -160,7 +160,7 @@ struct Records {
   }
 
   // This warp's rows of a half are complete here; in a pair they are sent to the peer, and as many are on their way from it. The copy reads
-  // them as the asynchronous proxy, which takes a fence first; alone, the math groups' fences after their waits will do. Stores to the peer
+  // them as the asynchronous proxy, which takes a fence first; without a pair, the math groups' fences after their waits will do. Stores to the peer
   // (st.async), which take no fence, are not faster: docs/log/attention.md.
   __device__ __forceinline__ void announce(int buffer, int half) const {
     const uint32_t full = shared_address(&s.full[buffer][half]);

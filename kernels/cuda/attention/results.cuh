@@ -48,7 +48,7 @@ __device__ __forceinline__ void finish_empty(const Problem& p, const typename C:
   }
 }
 
-// Publishes this group's sums and maxima of rows as those of blocks of one parity.
+// Publishes this group's sums and maxima of rows, for blocks of one parity.
 __device__ __forceinline__ void publish(SharedMemory& s, int parity, const float (&sums)[2], const float (&tops)[2]) {
   const int lane = threadIdx.x & 31, line = (threadIdx.x & 127) / 32 * 16 + lane / 4;
   float total[2], top[2];
@@ -82,7 +82,7 @@ __device__ __forceinline__ void finish(const Problem& p, SharedMemory& s, const 
     total[half] = s.sum[0][line + 8 * half] + s.sum[1][line + 8 * half];
     top[half] = fmaxf(s.top[0][line + 8 * half], s.top[1][line + 8 * half]);
   }
-  named_sync(kSums, 256);  // read by both, before either writes those of its next item
+  named_sync(kSums, 256);  // read by both, before either writes its next item's
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int r = first_row + line + 8 * half;

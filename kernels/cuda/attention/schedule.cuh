@@ -4,7 +4,7 @@
 // No order can deadlock. Let block n go into buffer n % 2, so that its keys wait for both halves of block n - 2 to be released. A release of
 // block n - 2 waits for the probabilities of block n - 2, which need its keys, and at most for the arrival of keys of block n - 1, whose
 // scores a group issues before it waits for the MMAs that the release stands for (kBehindTile, kBehindScores), or before it takes the
-// other group's probabilities (Ahead). So what the keys of block n wait for is keys of earlier blocks alone, and the producer fills buffers in
+// other group's probabilities (Ahead). So the keys of block n wait only for keys of earlier blocks, and the producer fills buffers in
 // the order of blocks, left halves first. A group that waits for probabilities of block m waits for a group that waits for keys of block
 // m, or for probabilities of block m - 1. Queries are replaced when the last scores of an item are done, which waits for none of the
 // next item's. In a pair both CTAs take the same blocks in the same order, and all of this holds for the two together.

@@ -11,7 +11,7 @@ constexpr int kTile = 8192;  // bytes: 64 rows x 64 columns
 constexpr int kTiles = 9;    // of a block of keys; 0-3 are the left half, 4-8 the right half and rope
 constexpr int kLeftTiles = 4;
 constexpr int kThreads = 384;
-// Named barriers: the probabilities of even blocks, and with the next number those of odd ones; the same two for their second halves; the
+// Named barriers: the probabilities of even blocks, and with the next number of odd ones; the same two for their second halves; the
 // sums of an item; the producer's warps.
 constexpr int kHandover = 1, kHandoverRest = 4, kSums = 3, kTogether = 6;
 
@@ -32,7 +32,7 @@ struct SharedMemory {
 };
 static_assert(sizeof(SharedMemory) <= 232448);
 
-// What the producer of a storage needs from its barriers.
+// The barriers that the producer of a storage needs.
 struct Arrivals {
   uint32_t full[2], mask, q;
 };
@@ -48,7 +48,7 @@ struct Config {
   static constexpr Storage kStorage = kStorage_;
   using Element = Element_;
   static constexpr bool kPair = kPair_;
-  // Whether scores wait for each tile of a block by itself, or for the halves of the block.
+  // True: scores wait for each tile of a block. False: for the halves of the block.
   static constexpr bool kTileBarriers = kTileBarriers_;
   // Indices are slots of rows without pages between them, and rows of Q are heads of one token.
   static constexpr bool kLinear = kLookup_ == Lookup::kIndices && kStorage_ == Storage::kRows;

@@ -1,5 +1,5 @@
 // The residual stream plus a sublayer's output, its RMSNorm, and that as an FP8 operand: what ends the kernels that sum the output on the way.
-// A thread has 16 columns, those of a lane in groups.cuh. The sum of squares has the order of the norm for many tokens (tile/quantize.py):
+// A thread has the 16 columns of a lane in groups.cuh. The sum of squares has the order of the norm for many tokens (tile/quantize.py):
 // columns of a thread, lanes, warps.
 #pragma once
 

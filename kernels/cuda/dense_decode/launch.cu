@@ -1,12 +1,43 @@
-#include <cudaTypedefs.h>
+// Dense decode over a paged cache (block tables, causal), and 16-head decode over one-token pages: split-KV parts over whole contexts.
+// Pages that hold whole blocks of keys come in boxes by the TMA, others row by row.
 
+#include "../attention/gather.cuh"
 #include "../attention/launch.cuh"
-#include "kernel.cuh"
+#include "../attention/pages.cuh"
+#include "../common/tensor_map.cuh"
 
 namespace mla {
 
+// Keys come from device memory. Group 1 has the time to score its whole block while it waits for the other group's probabilities; group 0
+// takes probabilities before it waits for keys. With 128 heads, B=128 of 4096 keys, ratio to FlashMLA's time on one H200: 1.02; with group 1
+// scoring the left half ahead 1.04, with both groups doing so 1.05, with none and buffers released at once 1.07.
+using DenseOrder = Order<Ahead::kNothing, Ahead::kAll, Release::kBehindTile, Handover::kHalvesValuesFirst, /* fence */ false>;
+template <class Element>
+using DenseConfig = Config<Lookup::kPages, Storage::kRows, Element, false, DenseOrder>;
+// Scores start with a page's first tile that arrives: ragged contexts 1.04 instead of 1.05.
+template <class Element>
+using PagesConfig = Config<Lookup::kPages, Storage::kRows, Element, false, DenseOrder, Planned::kPerhaps, /* tile barriers */ true>;
+using ListConfig = Config<Lookup::kList, Storage::kSplitRows, __nv_bfloat16, false, DenseOrder>;
+
+template <class Element>
+__global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel(const __grid_constant__ Problem problem) {
+  attend<DenseConfig<Element>, Gather<DenseConfig<Element>>>(problem);
+}
+
+// kShared: several row blocks of a query read the same pages, at about the same time; L2 may evict those first. With 128 heads ragged contexts
+// take 1.03 instead of 1.04. With 16 heads, one row block, the hint would cost time: B=128 of 4096 keys 1.00 instead of 0.97.
+template <class Element, bool kShared>
+__global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel_pages(const __grid_constant__ Problem problem,
+                                                                                  const __grid_constant__ CUtensorMap map) {
+  attend<PagesConfig<Element>, Pages<PagesConfig<Element>, /* evict first */ kShared>>(problem, &map);
+}
+
+__global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel_list(const __grid_constant__ Problem problem) {
+  attend<ListConfig, Gather<ListConfig>>(problem);
+}
+
 // The plan of a step: parts [parts, 8] and split offsets [B + 1], int32, from context lengths [B] or from kv_indptr [B + 1]. `overhead`,
-// `slot` and `merge` are those of struct Costs.
+// `slot` and `merge`: see struct Costs.
 void dense_decode_plan(TensorView parts, TensorView split_offset, TensorView lengths, int64_t overhead, int64_t slot, int64_t merge) {
   const Costs costs{int(overhead), int(slot), int(merge)};
   DeviceGuard guard(parts);
@@ -43,22 +74,10 @@ Problem problem_of(const TensorView& parts, const TensorView& split_offset, cons
 
 // Boxes of 64 columns and 64 rows of pages [P, page, 576], under the 128-byte swizzle.
 CUtensorMap map_of_pages(const Keys& keys, int64_t pages) {
-  static const auto encode = [] {  // found at run time, so that the library needs no libcuda to link
-    void* found = nullptr;
-    cudaDriverEntryPointQueryResult result;
-    check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result), "cuTensorMapEncodeTiled");
-    if (result != cudaDriverEntryPointSuccess) TVM_FFI_THROW(RuntimeError) << "the driver has no cuTensorMapEncodeTiled";
-    return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(found);
-  }();
   const cuuint64_t sizes[] = {kWidth, static_cast<cuuint64_t>(keys.page_size), static_cast<cuuint64_t>(pages)};
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(keys.row_bytes), static_cast<cuuint64_t>(keys.page_bytes)};
-  const cuuint32_t box[] = {64, kBlock, 1}, steps[] = {1, 1, 1};
-  CUtensorMap map;
-  const CUresult code = encode(&map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, const_cast<uint8_t*>(keys.latent), sizes, strides, box, steps,
-                               CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (code != CUDA_SUCCESS) TVM_FFI_THROW(RuntimeError) << "tensor map of pages: CUDA driver error " << int(code);
-  return map;
+  const cuuint32_t box[] = {64, kBlock, 1};
+  return common::encode_map(CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, keys.latent, sizes, strides, box, CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
 // A block of keys lies in one page if pages hold whole blocks: then it comes in boxes.
@@ -66,7 +85,7 @@ template <class Element>
 void run_dense(const Problem& p, int64_t pages, int multiprocessors, cudaStream_t stream) {
   const int ctas = p.part_count * p.groups;
   if (p.keys.page_size % kBlock == 0)
-    launch(p.groups > 1 ? flash_fwd_splitkv_mla_pages_kernel<Element, true> : flash_fwd_splitkv_mla_pages_kernel<Element, false>, p, ctas,
+    launch(p.groups > 1 ? flash_fwd_splitkv_mla_kernel_pages<Element, true> : flash_fwd_splitkv_mla_kernel_pages<Element, false>, p, ctas,
            false, kThreads, sizeof(SharedMemory), stream, map_of_pages(p.keys, pages));
   else
     launch(flash_fwd_splitkv_mla_kernel<Element>, p, ctas, false, kThreads, sizeof(SharedMemory), stream);
@@ -132,7 +151,7 @@ void list_decode(TensorView q_nope, TensorView q_pe, TensorView ckv, TensorView 
   p.keys.row_bytes = ckv.stride(0) * 2;
   p.keys.rope_row_bytes = kpe.stride(0) * 2;
   p.keys.linear = true;
-  launch(flash_fwd_splitkv_mla_list_kernel, p, p.part_count, false, kThreads, sizeof(SharedMemory), stream_of(q_nope));
+  launch(flash_fwd_splitkv_mla_kernel_list, p, p.part_count, false, kThreads, sizeof(SharedMemory), stream_of(q_nope));
   combine<__nv_bfloat16>(p, p.part_count / p.queries, multiprocessors(q_nope), stream_of(q_nope));
 }
 

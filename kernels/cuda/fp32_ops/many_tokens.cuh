@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kThreads, 1) fp32_many_products_kernel(Linear 
   for (int chain = 0; chain < chains; ++chain) {
     asm volatile("cp.async.wait_group 2;" ::: "memory");
     common::fence_async_proxy();
-    __syncthreads();  // tokens and parts of this chain are there, and all warps are done with those of the chain before
+    __syncthreads();  // tokens and parts of this chain are there, and all warps are done with the chain before
     const common::Tile a = common::Tile::rows(common::shared_address(tokens_of(chain) + group * (kTokenHalf / 2)));
     const common::Tile b = common::Tile::rows(common::shared_address(parts_of(chain)));
     float sums[Shape::kColumns / 2] = {};

@@ -4,7 +4,7 @@
 // exact in fp32, so three MMAs take the place of one in fp32. Their accumulators truncate, so a chain of MMAs is short: 128 columns, with
 // chains of their own for the small parts. A token that is not finite makes its results NaN.
 //
-// The order of a sum depends on the number of columns alone, so a token's results do not depend on the other tokens, nor on which of the two
+// The order of a sum depends only on the number of columns, so a token's results do not depend on the other tokens, nor on which of the two
 // kernels computes them: 8 slices of 16 columns in a chain, the three parts from the smallest on, 8 chains, and then these sums of 1024
 // columns, each in ascending order.
 #pragma once
@@ -45,7 +45,7 @@ __device__ __forceinline__ void split_rows(const float4& upper, const float4& lo
   split(upper.z, upper.w, parts[0][2], parts[1][2], parts[2][2]);
   split(lower.z, lower.w, parts[0][3], parts[1][3], parts[2][3]);
 }
-// What a chain adds up to, from its three parts.
+// The sum of a chain, from its three parts.
 __device__ __forceinline__ float sum_of_parts(const float (&sums)[3][4], int i) { return (sums[2][i] + sums[1][i]) + sums[0][i]; }
 
 __host__ __device__ __forceinline__ int cluster_of(const Linear& p) { return (p.width + kColumnsOfCta - 1) / kColumnsOfCta; }

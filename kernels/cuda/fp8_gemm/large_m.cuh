@@ -1,4 +1,4 @@
-// The kernel for many rows: persistent CTAs, alone or in pairs, and tiles of kRows tokens x kColumns rows of weights. A math warpgroup has
+// The kernel for many rows: persistent CTAs, single or in pairs, and tiles of kRows tokens x kColumns rows of weights. A math warpgroup has
 // 64 tokens of a tile, and kWaves parts of kN columns one after the other. A pair of CTAs shares one operand by multicast.
 //
 // The sum of one slice is scaled and added to fp32 registers (promotion). While a warpgroup does so, the tensor cores have the MMAs of
@@ -8,8 +8,7 @@
 // of the result has the same bits in every tile and among any other rows.
 #pragma once
 
-#include "large_copies.cuh"
-#include "large_results.cuh"
+#include "large_tile.cuh"
 
 namespace gemm {
 

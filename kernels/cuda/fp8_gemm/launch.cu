@@ -1,16 +1,14 @@
-#include <cudaTypedefs.h>
-
 #include <initializer_list>
 
-#include "../common/launch.cuh"
+#include "../common/tensor_map.cuh"
 #include "swap_ab.cuh"
 #include "large_m.cuh"
 
 namespace gemm {
 
-using common::check;
 using common::data;
 using common::DeviceGuard;
+using common::encode_map;
 using common::launch_kernel;
 using common::stream_of;
 using tvm::ffi::Optional;
@@ -18,32 +16,14 @@ using tvm::ffi::TensorView;
 
 namespace {
 
-// The driver's encoder of tensor maps, looked up at run time so that linking needs no libcuda.
-PFN_cuTensorMapEncodeTiled_v12000 encoder() {
-  static const auto found = [] {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult result;
-    check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &result), "driver");
-    if (result != cudaDriverEntryPointSuccess) TVM_FFI_THROW(RuntimeError) << "the driver has no cuTensorMapEncodeTiled";
-    return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function);
-  }();
-  return found;
-}
-
 // Tensor map of bytes [experts, rows, k] under the 128-byte swizzle, in boxes of 128 columns. Elements outside read as zero.
 CUtensorMap map_of(const TensorView& tensor, int box_rows) {
   const int rank = tensor.ndim();
-  CUtensorMap map;
   cuuint64_t sizes[3], strides[2];
   for (int i = 0; i < rank; ++i) sizes[i] = static_cast<cuuint64_t>(tensor.size(rank - 1 - i));
   for (int i = 0; i + 1 < rank; ++i) strides[i] = static_cast<cuuint64_t>(tensor.stride(rank - 2 - i));
-  const cuuint32_t box[3] = {kSlice, static_cast<cuuint32_t>(box_rows), 1}, steps[3] = {1, 1, 1};
-  const CUresult code =
-      encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, rank, data<void>(tensor), sizes, strides, box, steps,
-                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (code != CUDA_SUCCESS) TVM_FFI_THROW(RuntimeError) << "tensor map: CUDA driver error " << int(code);
-  return map;
+  const cuuint32_t box[3] = {kSlice, static_cast<cuuint32_t>(box_rows), 1};
+  return encode_map(CU_TENSOR_MAP_DATA_TYPE_UINT8, rank, data<void>(tensor), sizes, strides, box, CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
 Product product_of(const TensorView& a, const TensorView& a_scale, const TensorView& b, const TensorView& b_scale,
@@ -114,8 +94,8 @@ void run_swap_ab(std::initializer_list<Operands> products, int splits, bool stat
   const bool ascending = splits > 0 || grouped;
   if (splits == 0) splits = choose_splits(expected_tiles, slices, slots);
   // A CTA that has a multiprocessor to itself may use all of its shared memory. For experts the number of CTAs is not known here.
-  const bool alone = !grouped && expected_tiles * splits <= slots / 2;
-  const int shared = (Config::kCtas == 1 || alone ? 227 : 113) * 1024;
+  const bool single = !grouped && expected_tiles * splits <= slots / 2;
+  const int shared = (Config::kCtas == 1 || single ? 227 : 113) * 1024;
   const int stages = Config::stages(slices, splits, shared);
   if (stages < 2) TVM_FFI_THROW(ValueError) << "K is " << slices * kSlice << "; expected a K whose scales fit into shared memory";
   const dim3 grid(static_cast<unsigned>(clusters * splits));
@@ -208,7 +188,7 @@ void large_m(int64_t rows, int64_t columns, bool paired, TensorView a, TensorVie
 // 0: chosen by the number of tiles. sorted_token_ids: int32 [M], the row of a for each row of out, or none. expected_tiles: how many token
 // tiles will hold any token; 0: all.
 // static_weights: the previous kernel has not written b (pdl.cuh). beside_previous: a, a_scale were complete before the previous kernel started;
-// with static_weights and without offsets the product then runs beside that kernel, and waits for its end before it writes.
+// with static_weights and without offsets the product then runs at the same time as that kernel, and waits for its end before it writes.
 void swap_ab(int64_t tokens, int64_t splits, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
              Optional<TensorView> offsets, Optional<TensorView> sorted_token_ids, TensorView out, int64_t expected_tiles,
              bool beside_previous) {

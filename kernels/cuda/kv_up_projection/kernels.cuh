@@ -1,4 +1,4 @@
-// What the kernels of the two halves of kv_b_proj share. For few tokens (in_order.cuh) the time is that of reading the weights once, for many
+// Code that the kernels of the two halves of kv_b_proj share. For few tokens (in_order.cuh) the time is that of reading the weights once, for many
 // (many_tokens.cuh) that of reading and writing the tokens' rows.
 #pragma once
 

@@ -30,7 +30,7 @@ struct PagedShape {
   static constexpr bool kMovesRegisters = kGroups < 4;  // from producers to math; otherwise all need less than their equal share
   static constexpr int kMathRegisters = kGroups == 2 ? 232 : 152, kCopyRegisters = 40;
   static constexpr int kThreads = kGroups * kWarpgroup + (kMovesRegisters ? kWarpgroup : (kCopiers + 1) * 32);
-  static constexpr int kBuffers = kMany ? 4 : 2;  // of queries: with short sequences a CTA soon needs those of its next runs
+  static constexpr int kBuffers = kMany ? 4 : 2;  // of queries: with short sequences a CTA soon needs its next runs' queries
   // 12 pages are 100 KB in flight. With 18 pages, B=16 took 9 % longer; with 6 pages, B=64 took 2 to 4 % longer.
   static constexpr int kStages = kColumns > 128 ? 16 : 12;
   // Each stage belongs to one producer warp and one math warpgroup. A barrier's parity only distinguishes neighbouring phases, and copies
@@ -154,7 +154,7 @@ struct PagedRuns {
 };
 
 // Requests the block table into L2, a line of 128 bytes for each lane of all copying warps, while the lengths are read: with cold caches the
-// table would come from memory only after the lengths. A table of more lines is left alone.
+// table would come from memory only after the lengths. A table of more lines is not requested.
 template <int kCopiers>
 __device__ __forceinline__ void request_table(const Paged& p, int copier) {
   const int64_t bytes = ((p.sequences - 1) * p.table_stride + p.columns) * 4;
@@ -163,7 +163,7 @@ __device__ __forceinline__ void request_table(const Paged& p, int copier) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(reinterpret_cast<const char*>(p.table) + line * 128));
 }
 
-// Copies every kCopiers-th page of the CTA's share, from page `first` on. One thread alone cannot start copies as fast as L2 serves them.
+// Copies every kCopiers-th page of the CTA's share, from page `first` on. One thread cannot start copies as fast as L2 serves them.
 template <int kHeads, int kTokens, bool kMany>
 __device__ void copy_pages(const Paged& p, PagedRuns<kTokens, kMany>& runs, const CUtensorMap& page_map,
                            typename PagedShape<kHeads, kTokens, kMany>::Memory& s, int first) {
@@ -207,7 +207,7 @@ __device__ __forceinline__ void start_weights(float* to, const float* from, int6
 }
 
 // Copies the queries and weights of each run. kMany: all copies are asynchronous, so that the warp is soon free for the next run. With one run
-// alone it is faster to wait for the weights.
+// in a single CTA it is faster to wait for the weights.
 template <int kHeads, int kTokens, bool kMany>
 __device__ void copy_queries(const Paged& p, PagedRuns<kTokens, kMany>& runs, const CUtensorMap& query_map,
                              typename PagedShape<kHeads, kTokens, kMany>::Memory& s) {

@@ -222,10 +222,13 @@ __device__ void prefill_math(const Prefill& p, PrefillMemory& s, int group) {
   }
 }
 
-// Initialises the barriers and finds this CTA's share. All threads call it.
+// kHeads: the number of heads of a query, padded to 16, 32 or 64.
 template <int kHeads>
-__device__ __forceinline__ void start_prefill(const Prefill& p, PrefillMemory& s, const CUtensorMap& query_map, const CUtensorMap& key_map,
-                                              const CUtensorMap& scale_map) {
+__global__ void __launch_bounds__(kPrefillThreads, 1)
+    indexer_logits_kernel(const __grid_constant__ Prefill p, const __grid_constant__ CUtensorMap query_map,
+                          const __grid_constant__ CUtensorMap key_map, const __grid_constant__ CUtensorMap scale_map) {
+  extern __shared__ __align__(1024) uint8_t memory[];
+  PrefillMemory& s = *reinterpret_cast<PrefillMemory*>(memory);
   if (threadIdx.x == 0) {
     prefetch_map(query_map);
     prefetch_map(key_map);
@@ -241,16 +244,6 @@ __device__ __forceinline__ void start_prefill(const Prefill& p, PrefillMemory& s
     barrier_init_fence();
   }
   find_share<kHeads>(p, s);
-}
-
-// kHeads: the number of heads of a query, padded to 16, 32 or 64.
-template <int kHeads>
-__global__ void __launch_bounds__(kPrefillThreads, 1)
-    indexer_logits_kernel(const __grid_constant__ Prefill p, const __grid_constant__ CUtensorMap query_map,
-                          const __grid_constant__ CUtensorMap key_map, const __grid_constant__ CUtensorMap scale_map) {
-  extern __shared__ __align__(1024) uint8_t memory[];
-  PrefillMemory& s = *reinterpret_cast<PrefillMemory*>(memory);
-  start_prefill<kHeads>(p, s, query_map, key_map, scale_map);
   const int group = uniform(threadIdx.x / kWarpgroup);
   if (group == kGroups) {
     shrink_registers<32>();

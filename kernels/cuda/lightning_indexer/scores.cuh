@@ -60,7 +60,7 @@ __device__ __forceinline__ void copy_line(void* destination, const CUtensorMap& 
 // registers; otherwise each would be moved there anew before each MMA, which took 30 of 210 instructions.
 __device__ __forceinline__ int uniform(int value) { return __shfl_sync(~0u, value, 0); }
 
-// What the producer warps pass to the math warpgroups with each buffer of queries: the block of queries, and its tiles (or pages) of keys
+// Passed by the producer warps to the math warpgroups with each buffer of queries: the block of queries, and its tiles (or pages) of keys
 // [begin, end). A negative `begin` marks the end.
 struct Run {
   int item, begin, end;
@@ -169,7 +169,7 @@ struct Sums {
   static __device__ __forceinline__ bool writes() { return kAll >= 4 || (threadIdx.x & 1) == 0; }
 
   __device__ __forceinline__ void add_up(const float (&d)[kColumns / 2], const float (&w)[kColumns / 4]) {
-    // Even and odd heads are added apart, in their order, then the two sums, then those of the quad's threads: the order of additions, and so
+    // Even and odd heads are added apart, in their order, then the two sums, then the quad's threads: the order of additions, and so
     // every bit of a score, is the same for any number of queries and keys at a time.
     //
     // ReLU is a maximum for even heads and a saturating product for odd ones, because two units execute them. A product of 128 dims is at most

@@ -1,4 +1,4 @@
-// What follows the first projections of a layer, in one launch: the norm of the compressed query with its FP8 operand, the cache entries of
+// The step after the first projections of a layer, in one launch: the norm of the compressed query with its FP8 operand, the cache entries of
 // the latent and of the index key, and, for few tokens, the fp32 projection to the weights of the index heads. A warp takes one query, one
 // latent or four keys; the projection has CTAs of its own (fp32_ops).
 #pragma once

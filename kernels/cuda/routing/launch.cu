@@ -1,7 +1,6 @@
 #include "../common/pdl.cuh"
-#include "combine_norm.cuh"
-#include "few_tokens.cuh"
 #include "kernels.cuh"
+#include "few_tokens.cuh"
 
 namespace routing {
 
@@ -84,7 +83,7 @@ void route_and_group(TensorView logits, TensorView bias, TensorView experts, Ten
                                 grouping_of(experts, sorted_token_ids, inverse_permutation, offsets, first, step)};
   const int cluster = std::min(kMaxCluster, (p.routing.tokens + kTokensAtOnce - 1) / kTokensAtOnce);
   const size_t shared = p.grouping.warps * (p.grouping.count + 1) * 4;
-  // Of a single CTA only the threads that are needed, because they meet often: those of the tokens, and one for each bucket.
+  // A single CTA has only the threads that it needs, because they meet often: the tokens' threads, and one for each bucket.
   const int needed = std::max(p.routing.tokens * kTokenThreads, (p.grouping.count + 1 + 31) / 32 * 32);
   const int threads = cluster > 1 ? 1024 : std::max(needed, p.grouping.warps * 32);
   common::launch_kernel(route_and_group_kernel, {dim3(cluster), threads, shared, stream_of(logits), cluster, true}, p);

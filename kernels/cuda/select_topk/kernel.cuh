@@ -386,11 +386,11 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __gr
     return;
   }
   const float* logits = p.logits + row * p.row_stride + first;
-  // The boundaries of parts are those of words of the bitmap.
+  // Parts end at words of the bitmap.
   const int share = (length + parts * 32 - 1) / (parts * 32) * 32, from = min(part * share, length), to = min(from + share, length);
   const Slice slice(logits + from, to - from);
 
-  // Loads are in flight while shared memory is cleared; those of the tile also while the threshold is computed.
+  // Loads are in flight while shared memory is cleared; the tile's loads also while the threshold is computed.
   const bool sampled = length > p.capacity;
   const int log_samples = min(max(10, 32 - __clz((length - 1) >> kLogStretch)), 13);
   float samples[4];

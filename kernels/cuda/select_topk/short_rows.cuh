@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_short_kernel(const __g
   reinterpret_cast<uint4*>(shared.histogram)[thread] = make_uint4(0, 0, 0, 0);
   if (thread == 0) shared.few_count = 0, shared.least = 0;
 
-  // What cannot be selected becomes NaN, which minimum and maximum ignore.
+  // Values that cannot be selected become NaN, which minimum and maximum ignore.
   const int first = max(start, 0), length = min(end, p.columns) - first;
   if (length <= 0) {
     for (int to = thread; to < p.k; to += kThreads) write_none(p, row, to);

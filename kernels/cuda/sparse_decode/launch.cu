@@ -1,15 +1,39 @@
+// FP8 sparse decode: split-KV parts over the planned queries; and the same keys for prefill, one query after the other.
+
+#include "../attention/dequantize.cuh"
 #include "../attention/launch.cuh"
 #include "few_heads.cuh"
-#include "kernel.cuh"
 
 namespace mla {
+
+// With a plan, one group scores all blocks, in half the code of the seesaw: conversion is what parts of many blocks wait for, and the way from
+// the first key to the result, on which most instructions come cold, what parts of few blocks wait for. Without a plan, each CTA takes one
+// query after the other, by the seesaw. In a pair, conversion then waits least for its buffers if they are released at once; without a pair, a CTA
+// converts more slowly than it computes, and both groups score ahead; as Planned::kNever it would spill more registers (ptxas 13.0). Converted
+// keys are written by the generic proxy, so all have the fence. docs/log/attention.md has the measurements.
+template <bool kPair>
+using UnplannedOrder =
+    std::conditional_t<kPair, Order<Ahead::kNothing, Ahead::kNothing, Release::kAtOnce, Handover::kHalvesValuesFirst, /* fence */ true>,
+                       Order<Ahead::kLeftHalf, Ahead::kLeftHalf, Release::kBehindTile, Handover::kHalvesValuesFirst, true>>;
+template <bool kPair, bool kPlanned>
+using Fp8Config = Config<Lookup::kIndices, Storage::kFp8, __nv_bfloat16, kPair, std::conditional_t<kPlanned, OneScorer, UnplannedOrder<kPair>>,
+                         kPlanned ? Planned::kAlways : Planned::kPerhaps>;
+
+template <bool kPair, bool kPlanned>
+__global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_fp8_sparse_kernel(const __grid_constant__ Problem problem) {
+  using C = Fp8Config<kPair, kPlanned>;
+  if constexpr (kPlanned)
+    attend_with_one_scorer<C, RolledDequantize<C>>(problem);
+  else
+    attend<C, Dequantize<C>>(problem);
+}
 
 constexpr int kFewHeads = 32;  // up to here, CTAs of 16 heads are faster than one of 64
 
 constexpr int kManyBlocks = 24;  // of a part, from which on most queries have nothing to merge
 
 // The plan of a step: parts [parts, 8] and split offsets [queries + 1], int32, for `width` columns a query. `overhead`, `slot` and
-// `merge` are those of struct Costs.
+// `merge`: see struct Costs.
 void sparse_decode_plan(TensorView parts, TensorView split_offset, Optional<TensorView> topk_length, int64_t width,
                         int64_t lengths_divisor, int64_t overhead, int64_t slot, int64_t merge) {
   DeviceGuard guard(parts);
@@ -32,40 +56,16 @@ void sparse_decode(TensorView q, TensorView cache, TensorView indices, Optional<
                    int64_t lengths_divisor, Optional<TensorView> parts, Optional<TensorView> split_offset,
                    Optional<TensorView> partial_out, Optional<TensorView> partial_lse, bool in_order) {
   DeviceGuard guard(q);
-  Problem p = {};
-  const int heads = static_cast<int>(q.size(1));
+  Problem p = sparse_problem(q, indices, topk_length, lengths_divisor, sink, out, lse, scale, lse_factor);
+  const int heads = p.heads;
   // One query in whole is faster without exchanges. In parts of a block or two it takes a fifth less time with them.
   const bool few = heads <= kFewHeads, pair = heads > kRows && (q.size(0) > 1 || parts.has_value());
-  // records.cuh counts a record's place in units of 16 bytes, in 32 bits.
-  if (!few && ((cache.size(0) - 1) * cache.stride(0) + cache.size(1) * cache.stride(1)) >> 36 != 0)
+  if (!few && exceeds_64_gib(cache))
     TVM_FFI_THROW(ValueError) << "cache is " << cache.size(0) << " pages of stride " << cache.stride(0)
                               << "; expected less than 64 GiB in all with more than " << kFewHeads << " heads";
-  p.q = data<void>(q);
-  p.q_rope = data<__nv_bfloat16>(q) + kValueWidth;
-  p.q_stride = p.q_rope_stride = q.stride(0);
-  p.q_head_stride = p.q_rope_head_stride = q.stride(1);
-  p.queries = static_cast<int>(q.size(0));
-  p.heads = p.rows = heads;
   const int cta_rows = few ? kFewRows : kRows, row_blocks = (heads + cta_rows - 1) / cta_rows;
   p.groups = pair ? (row_blocks + 1) / 2 : row_blocks;
-  p.new_tokens = 1;
-  p.scale = static_cast<float>(scale);
-  p.scale_log2 = static_cast<float>(scale * 1.4426950408889634);
-  p.keys.table = data<int32_t>(indices);
-  p.keys.table_stride = indices.stride(0);
-  p.keys.lengths = data<int32_t>(topk_length);
-  p.keys.lengths_divisor = static_cast<int>(lengths_divisor);
-  p.keys.width = static_cast<int>(indices.size(1));
-  p.keys.slots = cache.size(0) * cache.size(1);
-  p.keys.latent = data<uint8_t>(cache);
-  p.keys.row_bytes = cache.stride(1);
-  p.keys.page_bytes = cache.stride(0);
-  p.keys.page_size = static_cast<int>(cache.size(1));
-  p.keys.linear = cache.stride(0) == cache.size(1) * cache.stride(1);
-  p.sink = data<float>(sink);
-  p.out = data<void>(out);
-  p.lse = data<float>(lse);
-  p.lse_factor = static_cast<float>(lse_factor);
+  read_cache(p.keys, cache);
   p.max_logits = data<float>(max_logits);
   const cudaStream_t stream = stream_of(q);
   const int ctas_each = p.groups * (pair ? 2 : 1);
@@ -80,9 +80,9 @@ void sparse_decode(TensorView q, TensorView cache, TensorView indices, Optional<
   }
   const auto run = [&](auto kernel, bool in_pairs) { launch(kernel, p, ctas, in_pairs, kThreads, sizeof(SharedMemory), stream); };
   if (few && ctas <= multiprocessors(q))
-    launch(flash_fwd_splitkv_mla_fp8_sparse_few_heads_kernel<4>, p, ctas, false, kFewThreads, sizeof(FewMemory<4>), stream);
+    launch(flash_fwd_splitkv_mla_fp8_sparse_kernel_few_heads<4>, p, ctas, false, kFewThreads, sizeof(FewMemory<4>), stream);
   else if (few)
-    launch(flash_fwd_splitkv_mla_fp8_sparse_few_heads_kernel<2>, p, ctas, false, kFewThreads, sizeof(FewMemory<2>), stream);
+    launch(flash_fwd_splitkv_mla_fp8_sparse_kernel_few_heads<2>, p, ctas, false, kFewThreads, sizeof(FewMemory<2>), stream);
   else if (pair && parts.has_value())
     run(flash_fwd_splitkv_mla_fp8_sparse_kernel<true, true>, true);
   else if (pair)
@@ -92,7 +92,7 @@ void sparse_decode(TensorView q, TensorView cache, TensorView indices, Optional<
   else
     run(flash_fwd_splitkv_mla_fp8_sparse_kernel<false, false>, false);
   if (!parts.has_value()) return;
-  // Of a part, by shape alone, since lengths are on the device.
+  // The blocks of a part, only by shape, since lengths are on the device.
   const int64_t width = (p.keys.width + kBlock - 1) / kBlock, blocks = int64_t(p.queries) * width;
   if (!few && !in_order && blocks < int64_t(kManyBlocks) * p.part_count)
     combine_few_blocks<__nv_bfloat16>(p, multiprocessors(q), stream);

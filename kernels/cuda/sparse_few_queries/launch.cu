@@ -1,17 +1,14 @@
-#include "../common/launch.cuh"
+#include "../attention/launch.cuh"
 #include "scores.cuh"
 #include "values.cuh"
 
 namespace mla {
 
-using tvm::ffi::Optional;
-using tvm::ffi::TensorView;
-
 template <class Tile>
 void launch_values(const Problem& p, const Scratch& scratch, cudaStream_t stream) {
   const dim3 grid(kValueWidth / Tile::kColumns, (p.rows + Tile::kTileRows - 1) / Tile::kTileRows, p.queries);
   const size_t bytes = sizeof(ValueMemory<Tile>) + scratch.width * sizeof(uint32_t);
-  launch_kernel(few_queries_values_kernel<Tile>, {grid, Tile::kThreads, bytes, stream, 1, true}, p, scratch);
+  launch_kernel(flash_fwd_splitkv_mla_fp8_sparse_kernel_few_queries<Tile>, {grid, Tile::kThreads, bytes, stream, 1, true}, p, scratch);
 }
 
 // q [N, H, 576], cache uint8 [P, page, 1, 656], indices [N, K], topk_length [N], sink [H]; out [N, H, 512], lse [N, H]; scratch fp32:
@@ -23,32 +20,11 @@ void sparse_few_queries(TensorView q, TensorView cache, TensorView indices, Opti
   DeviceGuard guard(q);
   if (scores.size(1) > kMostBlocks * kBlock / kQuadColumns)
     TVM_FFI_THROW(ValueError) << "indices has " << indices.size(1) << " columns; expected at most " << kMostBlocks * kBlock;
-  if (((cache.size(0) - 1) * cache.stride(0) + cache.size(1) * cache.stride(1)) >> 36 != 0)
+  if (exceeds_64_gib(cache))
     TVM_FFI_THROW(ValueError) << "cache is " << cache.size(0) << " pages of stride " << cache.stride(0)
                               << "; expected less than 64 GiB in all";
-  Problem p = {};
-  p.q = data<void>(q);
-  p.q_stride = q.stride(0);
-  p.q_head_stride = q.stride(1);
-  p.queries = static_cast<int>(q.size(0));
-  p.heads = p.rows = static_cast<int>(q.size(1));
-  p.scale = static_cast<float>(scale);
-  p.scale_log2 = static_cast<float>(scale * 1.4426950408889634);
-  p.keys.table = data<int32_t>(indices);
-  p.keys.table_stride = indices.stride(0);
-  p.keys.lengths = data<int32_t>(topk_length);
-  p.keys.lengths_divisor = 1;
-  p.keys.width = static_cast<int>(indices.size(1));
-  p.keys.slots = cache.size(0) * cache.size(1);
-  p.keys.latent = data<uint8_t>(cache);
-  p.keys.row_bytes = cache.stride(1);
-  p.keys.page_bytes = cache.stride(0);
-  p.keys.page_size = static_cast<int>(cache.size(1));
-  p.keys.linear = cache.stride(0) == cache.size(1) * cache.stride(1);
-  p.sink = data<float>(sink);
-  p.out = data<void>(out);
-  p.lse = data<float>(lse);
-  p.lse_factor = static_cast<float>(lse_factor);
+  Problem p = sparse_problem(q, indices, topk_length, 1, sink, out, lse, scale, lse_factor);
+  read_cache(p.keys, cache);
   const Scratch scratch = {data<float>(scores), data<float>(maxima), static_cast<int>(scores.size(1)) * kQuadColumns};
   const cudaStream_t stream = stream_of(q);
   const dim3 grid(scratch.width / kScoreKeys, (p.rows + kRows - 1) / kRows, p.queries);

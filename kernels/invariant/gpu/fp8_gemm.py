@@ -1,4 +1,4 @@
-"""FP8 products on a Hopper GPU, batch-invariant: K is split by the weight's shape alone, and slices are added in ascending order.
+"""FP8 products on a Hopper GPU, batch-invariant: the weight's shape decides how K is split, and slices are added in order.
 
 Both kernels of ../../cuda/fp8_gemm then give an element the same bits: each slice of 128 is a chain of MMAs from zero, multiplied
 by the product of both scales and added in one fused operation. So which of them runs, and in what tiles, may depend on the rows.
@@ -17,14 +17,14 @@ from ...cuda.grouped_gemm import MAX_SHARED_LAUNCH_ROWS as MAX_FUSED_ROWS
 from ...cuda.grouped_gemm import choose as choose_grouped
 from ...cuda.pdl import weights_are_static
 from ...cuda.routing import gather_rows
-from ...quantize import Quantized
 from ...tile.grouped_gemm import grouped_gemm as bf16_grouped_gemm
 from ...tile.sum_parts import sum_parts
+from ...types import Quantized
 
 SLICE, WEIGHTS = 128, 128  # of K, and rows of a weight in a tile of the swap-AB kernel
 PARTS_TILE = Tile(128, 128)
-# From so many tiles on, parts of K are products of their own, by the kernel for many rows, and another kernel adds them. On an H200
-# in one launch and so: for a weight [7168, 16384] in 4 parts 98 and 103 us with 256 rows, 206 and 181 with 512, 1704 and 1272
+# From this many tiles on, the kernel for many rows computes each part of K, and another kernel adds the parts. On an H200, in one
+# launch and in two: for a weight [7168, 16384] in 4 parts 98 and 103 us with 256 rows, 206 and 181 with 512, 1704 and 1272
 # with 4096; for a weight [1536, 7168] 57 and 70 with 1024, 191 and 187 with 4096.
 PARTS_TILES = 200
 PARTS_BYTES = 256 << 20  # of such products that are held at a time
@@ -32,7 +32,7 @@ MOST_SPLITS, LEAST_SLICES, CTAS = 8, 8, 264  # parts of K; slices of a part; two
 
 
 def splits_of(columns: int, width: int) -> int:
-    """Into how many parts K is split for a weight [columns, width]: as many as fill the GPU with the few tiles of a decode step."""
+    """Return into how many parts K is split for a weight [columns, width], so that the few tiles of a decode step fill the GPU."""
     tiles, slices, splits = -(-columns // WEIGHTS), -(-width // SLICE), 1
     while 2 * splits <= MOST_SPLITS and 2 * splits * tiles <= CTAS and 2 * splits * LEAST_SLICES <= slices:
         splits *= 2
@@ -65,7 +65,7 @@ def _dense_into(
 def _sum_of_products(
     out: torch.Tensor, a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, splits: int
 ) -> None:
-    """The parts that swap-AB adds, each by the kernel for many rows, added in the same order."""
+    """Compute the parts that swap-AB adds by the kernel for many rows, and add them in the same order."""
     slices = -(-weight.shape[1] // SLICE)
     parts = torch.empty(splits, *out.shape, dtype=torch.float32, device=out.device)
     for rank, part in enumerate(parts):
@@ -124,7 +124,7 @@ def grouped_gemm(
     sorted_token_ids: torch.Tensor | None,
     expected_m: int,
 ) -> torch.Tensor:
-    """Experts' K is never split. In bf16 the TileLang kernel has one tile and one chain of MMAs for any number of rows."""
+    """Multiply without splitting K. In bf16 the TileLang kernel has one tile and one chain of MMAs for any number of rows."""
     if not isinstance(a, Quantized) or weight_scale is None:
         return bf16_grouped_gemm(a, weight, offsets, weight_scale, out_dtype, sorted_token_ids, expected_m)
     rows = a.values.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
@@ -160,7 +160,7 @@ def grouped_gemm_with_shared(
     expected_m: int,
     beside_previous: bool = False,
 ) -> torch.Tensor:
-    """The shared expert's K is not split either, so that few tokens need one launch for both products."""
+    """Multiply without splitting the shared expert's K, so that few tokens need one launch for both products."""
     tokens = dense.values.shape[0]
     rows = a.values.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
     out = torch.empty(tokens + rows, weight.shape[1], dtype=out_dtype, device=weight.device)

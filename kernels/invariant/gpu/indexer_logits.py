@@ -1,4 +1,4 @@
-"""Lightning indexer scores of bf16 keys on a Hopper GPU, batch-invariant: a row of a prompt is computed as a decode is.
+"""Lightning indexer scores of bf16 keys on a Hopper GPU, batch-invariant: prompts and decodes use the same kernel.
 
 FP8 keys have CUDA kernels whose sums have one order in prompts and decodes (../../cuda/lightning_indexer/scores.cuh).
 """
@@ -18,7 +18,7 @@ def indexer_logits(
     ends: torch.Tensor,
     k_scale: torch.Tensor | None,
 ) -> torch.Tensor:
-    """The keys as pages that all rows share. Scores before a row's start are computed, too; nobody reads them."""
+    """Score the keys as pages that all rows share. Scores before a row's start are computed, too, and never read."""
     count = k.shape[0]
     pages = F.pad(k, (0, 0, 0, -count % PAGE)).view(-1, PAGE, 1, k.shape[1])
     table = torch.arange(len(pages), dtype=torch.int32, device=k.device).expand(q.shape[0], -1)

@@ -1,4 +1,4 @@
-"""The choice of experts on a Hopper GPU, batch-invariant: both kernels choose and weigh alike; torch, their way out, might not."""
+"""The choice of experts on a Hopper GPU, batch-invariant: both kernels give equal results. Their fallback, torch, might not."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -14,7 +14,7 @@ Choice = Callable[Concatenate[torch.Tensor, torch.Tensor, int, int, P], R]
 
 
 def _in_kernels(choice: Choice[P, R]) -> Choice[P, R]:
-    """`choice`(logits, bias, topk, num_groups, ...), which raises where it would take its way out."""
+    """Wrap `choice`(logits, bias, topk, num_groups, ...), so that it raises instead of falling back to torch."""
 
     @wraps(choice)
     def checked(

@@ -1,21 +1,21 @@
-"""Norms and fp32 projections on a Hopper GPU, batch-invariant: the compiled kernels, without their ways out to torch."""
+"""Norms and fp32 projections on a Hopper GPU, batch-invariant: the compiled kernels, without their fallbacks to torch."""
 
 import torch
 
 from ...cuda import fp32_ops
 from ...cuda import norm_and_cache as fused
 from ...cuda.fp32_ops import MAX_NORM_WIDTH
-from ...norm_and_cache import Caches, Fp32Projection, Norms
 from ...tile.quantize import rms_norm_quantize
+from ...types import Caches, Fp32Projection, Norms
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-    """A CTA for a row, as for norms that quantise."""
+    """Norm each row by one CTA, like norms that quantise."""
     return rms_norm_quantize(x, weight, eps)[1]
 
 
 def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
-    """A warp for a row."""
+    """Norm each row by one warp."""
     if x.shape[1] > MAX_NORM_WIDTH:
         raise ValueError(f"x has {x.shape[1]} dims; expected at most {MAX_NORM_WIDTH} in deterministic mode on a GPU")
     return fp32_ops.layer_norm(x, weight, bias, eps)

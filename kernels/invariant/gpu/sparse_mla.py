@@ -1,6 +1,6 @@
-"""Attention over selected latents on a Hopper GPU, batch-invariant: the sums of a query have one order, whatever else runs.
+"""Attention over selected latents on a Hopper GPU, batch-invariant: a query's sums have one order in every batch.
 
-More than FEW_HEADS heads: the keys of a query are added one block of 64 after the other, in the order of its list, as prefill does.
+More than FEW_HEADS heads: the keys of a query are added one block of 64 after the other, in the order of its list, like in prefill.
 Few queries would leave the GPU idle that way. For them the scores are divided over CTAs by keys, and the outputs by columns, which
 divides no sum (../../cuda/sparse_few_queries/values.cuh). So prompts and decodes take whichever kernel is the fastest.
 
@@ -18,18 +18,18 @@ from ...build import load
 from ...cuda.sparse_mla_decode import FEW_HEADS
 from ...cuda.sparse_mla_prefill import attend
 from ...cuda.split_plan import PART_FIELDS, check_widths, partial_results
-from ...split_plan import SplitPlan
+from ...types import SplitPlan
 
-# Up to so many rows (queries times heads) are divided over the GPU, and how: rows, columns and keys at a time of a CTA that adds
-# values. With more rows, a CTA or a pair for each query is faster.
+# For up to this many rows (queries times heads), the work is divided over the GPU: rows, columns and keys at a time of a CTA that
+# adds values. With more rows, a CTA or a pair for each query is faster.
 TILES = {128: (16, 32, 256), 256: (16, 64, 256), 640: (32, 64, 128)}
 BLOCK, PIECE_BLOCKS = 64, 8
-MOST_PIECES = 16  # kFewSplits of cuda/attention/merge_tasks.cuh: up to so many are merged one after the other
+MOST_PIECES = 16  # kFewSplits of cuda/attention/merge.cuh: this many are merged one after the other
 PARTIAL_BYTES = 256 << 20  # of the pieces' results that are held at a time
 
 
 def pieces_of(topk: int) -> int:
-    """How many pieces lists of `topk` columns have."""
+    """Return how many pieces lists of `topk` columns have."""
     pieces = -(-topk // (BLOCK * PIECE_BLOCKS))
     if pieces > MOST_PIECES:
         most = MOST_PIECES * BLOCK * PIECE_BLOCKS
@@ -38,7 +38,7 @@ def pieces_of(topk: int) -> int:
 
 
 def plan_decode(queries: int, heads: int, topk: int, device: torch.device) -> SplitPlan | None:
-    """The plan for `queries` lists of `topk` columns: part i is a piece of query i // pieces. None if lists are not cut."""
+    """Make the plan for `queries` lists of `topk` columns: part i is a piece of query i // pieces. None if lists are not cut."""
     return None if heads > FEW_HEADS else _plan_pieces(queries, heads, topk, device)
 
 
@@ -107,7 +107,7 @@ def few_queries(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """queries [N, H, 576], indices int32 [N, K], lengths int32 [N] -> out [N, H, value_dim], lse [N, H].
 
-    Bit by bit what sparse_mla_prefill computes over the FP8 cache with more than FEW_HEADS heads.
+    The bits equal sparse_mla_prefill's over the FP8 cache with more than FEW_HEADS heads.
     """
     (count, heads, _), topk = queries.shape, indices.shape[1]
     columns = -(-topk // BLOCK) * BLOCK

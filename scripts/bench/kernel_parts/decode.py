@@ -9,8 +9,8 @@ from deepseek_v32.kernels.fp8_gemm import fp8_gemms
 from deepseek_v32.kernels.fp32_ops import fp32_linear, layer_norm
 from deepseek_v32.kernels.grouped_gemm import grouped_gemm_with_shared
 from deepseek_v32.kernels.kv_up_projection import absorb_queries, expand_quantize
-from deepseek_v32.kernels.quantize import Quantized
 from deepseek_v32.kernels.routing import combine_experts, group_by_expert, route
+from deepseek_v32.kernels.types import Quantized
 
 from .gemm import _codes, _scales, _time_limits
 from .harness import BF16, Case, rotations_for

@@ -7,7 +7,7 @@ import torch
 
 from deepseek_v32.kernels.fp8_gemm import fp8_gemm
 from deepseek_v32.kernels.grouped_gemm import grouped_gemm
-from deepseek_v32.kernels.quantize import Quantized
+from deepseek_v32.kernels.types import Quantized
 
 from .harness import COPY, Case, rotations_for
 

@@ -6,8 +6,7 @@ from functools import partial
 import torch
 
 from deepseek_v32.kernels.indexer_logits import indexer_logits, paged_indexer_logits
-from deepseek_v32.kernels.indexer_topk import LOGITS_BYTES
-from deepseek_v32.kernels.select_topk import select_topk
+from deepseek_v32.kernels.indexer_topk import indexer_topk
 
 from .harness import Case
 
@@ -22,31 +21,14 @@ def _fp8(*shape: int, device: torch.device) -> torch.Tensor:
     return (torch.randn(*shape, device=device) * 160).clamp_(-448, 448).to(FP8)
 
 
-def _prefill(queries: int, context: int, device: torch.device) -> Callable[[int], object]:
+def _prefill(queries: int, context: int, device: torch.device, topk: int | None = None) -> Callable[[int], object]:
+    """Return a run of the scores of a chunk at the end of a context or, with `topk`, of scores and selection, as in the model."""
     q, k = _fp8(queries, HEADS, WIDTH, device=device), _fp8(context, WIDTH, device=device)
     weights, scales = torch.randn(queries, HEADS, device=device), torch.rand(context, device=device)
     ends = torch.arange(context - queries + 1, context + 1, dtype=torch.int32, device=device)
-    run = partial(indexer_logits, q, k, weights, torch.zeros_like(ends), ends, scales)
+    problem = q, k, weights, torch.zeros_like(ends), ends, scales
+    run = partial(indexer_logits, *problem) if topk is None else partial(indexer_topk, *problem, topk)
     return lambda _: run()
-
-
-def _select(queries: int, context: int, device: torch.device) -> Callable[[int], object]:
-    """Scores and selector in turn, as in the model's prefill, with as many rows at a time as its bound on logits allows."""
-    q, k = _fp8(queries, HEADS, WIDTH, device=device), _fp8(context, WIDTH, device=device)
-    weights, scales = torch.randn(queries, HEADS, device=device), torch.rand(context, device=device)
-    ends = torch.arange(context - queries + 1, context + 1, dtype=torch.int32, device=device)
-    starts = torch.zeros_like(ends)
-    step = LOGITS_BYTES // (4 * context)
-
-    def run(_: int) -> object:
-        parts = []
-        for first in range(0, queries, step):
-            rows = slice(first, first + step)
-            logits = indexer_logits(q[rows], k, weights[rows], starts[rows], ends[rows], scales)
-            parts.append(select_topk(logits, starts[rows], ends[rows], TOPK))
-        return parts
-
-    return run
 
 
 def _paged(batch: int, context: int, new: int, device: torch.device) -> Callable[[int], object]:
@@ -85,7 +67,7 @@ def cases(device: torch.device) -> Iterator[Case]:
     pairs = queries * context - queries * (queries - 1) // 2
     yield Case(
         f"indexer and top-k {queries}x{context}",
-        _select(queries, context, device),
+        _prefill(queries, context, device, TOPK),
         1,
         queries * HEADS * (WIDTH + 4) + context * RECORD + 8 * pairs + 4 * queries * TOPK,
         pairs * FLOPS,

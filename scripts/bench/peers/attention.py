@@ -8,7 +8,7 @@ from deepseek_v32.kernels.cuda import dense_mla, sparse_mla_decode
 from deepseek_v32.kernels.dense_mla import dense_mla_decode
 from deepseek_v32.kernels.sparse_mla_decode import sparse_mla_decode as sparse_decode
 from deepseek_v32.kernels.sparse_mla_prefill import sparse_mla_prefill
-from deepseek_v32.kernels.split_plan import SplitPlan
+from deepseek_v32.kernels.types import SplitPlan
 
 from ..kernel_parts.attention import SCALE, TOPK, bf16, latent_cache
 from .flash_mla import Call, Peer

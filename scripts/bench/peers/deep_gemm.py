@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import torch
 
-from deepseek_v32.kernels.quantize import Quantized
+from deepseek_v32.kernels.types import Quantized
 
 from . import library
 

@@ -6,7 +6,7 @@ import torch
 
 from deepseek_v32.kernels.fp8_gemm import fp8_gemm
 from deepseek_v32.kernels.grouped_gemm import grouped_gemm
-from deepseek_v32.kernels.quantize import Quantized
+from deepseek_v32.kernels.types import Quantized
 
 from .deep_gemm import Peer
 from .samples import Case

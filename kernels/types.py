@@ -1,0 +1,115 @@
+"""Types that several operations share: operands, the order of experts' rows, caches with their stamps, and split-KV plans.
+
+The operations' modules, all backends and the model import them from here.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+
+class Quantized(NamedTuple):
+    """FP8 values and their scales, the operands of the GEMMs."""
+
+    values: torch.Tensor  # [..., D] float8_e4m3fn
+    scales: torch.Tensor  # [..., ceil(D / 128)] fp32
+
+
+class Normed(NamedTuple):
+    """Outputs of the fused residual-add, RMSNorm and FP8 quantisation."""
+
+    total: torch.Tensor  # [T, D]: the input of the norm, x or x + residual
+    rows: torch.Tensor  # [T, D]: the normed rows in x's dtype
+    quantized: Quantized  # the normed rows in FP8
+
+
+class ExpertGroups(NamedTuple):
+    """The order of the T * k (token, expert) pairs when they are sorted by expert. Made on the device, without waiting for it."""
+
+    sorted_token_ids: torch.Tensor  # int32 [T * k]: the token of each sorted row
+    inverse_permutation: torch.Tensor  # int32 [T, k]: the sorted row of each pair
+    offsets: torch.Tensor  # int32 [E + 1]: expert e has the sorted rows offsets[e] to offsets[e + 1]
+
+
+# Actions of a task of `check_cache`, and the kinds of mismatch in `Stamps.found`.
+RECORD_HASH, COMPARE_HASH = 1, 2
+LATENT, INDEX, CHAIN, TOKENS, LATENT_BYTES, INDEX_BYTES = range(6)
+FOUND_WORDS = 4  # of a row's record in `Stamps.found`
+
+
+class Stamp(NamedTuple):
+    """The stamps that a launch stores with the entries that it writes: ``column[slots] = values``."""
+
+    column: torch.Tensor  # int32 [S], one stamp per slot
+    values: torch.Tensor  # int32 [T]
+
+
+class Stamps(NamedTuple):
+    """All stamps of L layers over P pages of `page_size` slots, S in all, and where mismatches are reported."""
+
+    page_size: int
+    chains: torch.Tensor  # int64 [S, 2]: the chain before and after each slot's token
+    columns: torch.Tensor  # int32 [L, 2, S]: stamps of latents and of index keys
+    hashes: torch.Tensor  # int64 [L, 2, P]: of the bytes of full pages
+    factors: torch.Tensor  # int64 [L, 2], odd
+    multipliers: torch.Tensor  # int64 [N], odd, by position; also by word of a page
+    # uint64 addresses as int64 [L, 2]: of each layer's latents and index keys, for compiled kernels
+    addresses: torch.Tensor
+    page_words: tuple[int, int]  # 64-bit words of a page of latents and of index keys
+    claims: torch.Tensor  # int64 [R]: the last step that reported a mismatch of each row of the batch
+    # int64 [2, 1 + R * FOUND_WORDS], on the device or in pinned memory of the host. A step uses the half that its number's parity
+    # says: first the number of a step that found a mismatch; then for each row (step, kind << 48 | layer << 32 | position,
+    # expected, found), where the first mismatch of a row in a step stays.
+    found: torch.Tensor
+    padding_page: int  # the page that padding rows of decode graphs write; it is not checked
+
+
+class Norms(NamedTuple):
+    """The fp32 weights of the norms, and the epsilons added to the mean square or the variance."""
+
+    query: torch.Tensor  # [Q], RMSNorm
+    latent: torch.Tensor  # [L], RMSNorm
+    key: torch.Tensor  # [D], LayerNorm
+    key_bias: torch.Tensor  # [D]
+    eps: float  # of both RMSNorms
+    key_eps: float
+
+
+class Fp32Projection(NamedTuple):
+    """scale * x W^T in fp32, as `fp32_linear` computes it."""
+
+    x: torch.Tensor  # [T, hidden]
+    weight: torch.Tensor  # fp32 [N, hidden]
+    scale: float
+
+
+class Caches(NamedTuple):
+    """The FP8 caches of a layer, in the layouts of cache_write.py, and where the new tokens' entries go."""
+
+    latent: torch.Tensor  # uint8 [P, page, 1, L + L/128 * 4 + 2R]
+    keys: torch.Tensor  # uint8 [P, page, 1, D + 4], of the index keys
+    slots: torch.Tensor  # int64 [T], all different
+    latent_stamp: Stamp | None = None  # stored with the entries (cache_stamps.py)
+    key_stamp: Stamp | None = None
+
+
+@dataclass(frozen=True)
+class SplitPlan:
+    """A division of queries and keys among CTAs (Flash-Decoding, 2023; the name is FlashMLA's).
+
+    A planning kernel fills the tensors once a step, and all layers share them. Valid for every call with the same lengths, number
+    of queries and rows.
+    """
+
+    parts: torch.Tensor  # int32 [parts, 8]: `struct Part` of cuda/attention/problem.cuh
+    split_offset: torch.Tensor  # int32 [queries + 1]: the first split of each query
+    rows: int  # query rows that share keys: the heads, times the new tokens in dense decode
+
+    def check(self, queries: int, rows: int) -> None:
+        """Raise a ValueError unless the plan was made for this many queries and rows."""
+        if (self.split_offset.shape[0] - 1, self.rows) != (queries, rows):
+            raise ValueError(
+                f"plan is for {self.split_offset.shape[0] - 1} queries of {self.rows} rows; "
+                f"expected one for {queries} queries of {rows} rows"
+            )
