@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, overload
+from typing import Any, Literal, Never, Self, overload
 
 import torch
 
@@ -13,7 +13,8 @@ from .chat import ChatCompletion, ChatDelta, ChatReader, Tools, chat_completion
 from .completion import Completion, Delta
 from .engine.driver import Driver
 from .engine.engine import EngineStats
-from .engine.limits import LIMITS, EngineConfig
+from .engine.limits import LIMITS, EngineConfig, unexpected_argument
+from .engine.request_maker import RequestMaker
 from .engine.running.model_runner import Model
 from .engine.running.scoring import AnswerScores, all_logits, score_answer
 from .extensions import attached
@@ -21,7 +22,6 @@ from .params import SamplingParams
 from .parts import DEMO as DEMO
 from .parts import Parts, load_parts, parts_around
 from .prompts import Conversation, Prompt, check_answer, is_conversation
-from .requests import RequestMaker
 from .text.messages import ChatFormat
 from .text.tokenizer import Tokenizer
 from .trace import Trace
@@ -57,6 +57,7 @@ class LLM:
         synthetic: bool = False,
         verify_hashes: bool = True,
         progress: Callable[..., Any] | None = None,
+        **unknown: Never,
     ) -> None:
         """Load a checkpoint directory, or the demo that ships inside.
 
@@ -70,6 +71,8 @@ class LLM:
         tensor_parallel_size: so many ranks share the model, each with a GPU; all but this process are its children, which `close`
         ends. Under torchrun all of its ranks do: rank 0 returns from here, the others work until it ends, and then exit.
         """
+        for name in unknown:
+            raise unexpected_argument(name)
         chosen = EngineConfig(
             device=device,
             precision=precision,
@@ -135,7 +138,6 @@ class LLM:
         self.device = parts.device
         self.tensor_parallel_size = 1 if parts.job is None else parts.job.size
         self.engine = parts.engine
-        self._requests = RequestMaker(parts.engine, parts.tokenizer, parts.chat_format, parts.default_params)
         self._driver = Driver(parts.engine)
         self._answers = Answers(self._driver, parts.config, parts.precision, parts.tokenizer)
         self._job = parts.job
@@ -145,7 +147,7 @@ class LLM:
         if self._driver.close():
             if self._job is not None:
                 self._job.end()
-            del self.model, self.engine, self._requests
+            del self.model, self.engine
 
     @property
     def driver(self) -> Driver:
@@ -155,9 +157,8 @@ class LLM:
 
     @property
     def requests(self) -> RequestMaker:
-        """What checks prompts and makes requests of them, also for `Service.submit_many`. ValueError after `close`."""
-        self._driver.check_open()
-        return self._requests
+        """Checks prompts and makes requests of them, also for `Service.submit_many`. ValueError after `close`."""
+        return self._driver.check_open().requests
 
     @property
     def default_params(self) -> SamplingParams:
@@ -304,7 +305,7 @@ class LLM:
         check_answer(answer)
         with self._driver.engine() as engine:
             tokens = [*self.requests.token_ids(prompt), *answer[:-1]]
-            return score_answer(engine, engine.make_request(tokens, policy=policy), answer, top)
+            return score_answer(engine, engine.requests.from_tokens(tokens, policy=policy), answer, top)
 
     def measure(self, answer: Completion) -> None:
         """Compute a recorded answer again, to add its log-probabilities and how much of dense attention's mass was selected."""

@@ -141,7 +141,7 @@ class SamplingParams:
 class Request:
     """One prompt on its way through the engine."""
 
-    # Set once, by Engine.make_request.
+    # Set once, by RequestMaker.
     id: int  # rises with the order of arrival
     prompt: tuple[int, ...]
     params: SamplingParams

@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from .distributed.model_source import ModelSource
 from .distributed.worker import loading_llm
 from .engine.engine import Engine
 from .engine.limits import AUTO, EngineConfig, Limits
+from .engine.request_maker import RequestMaker
 from .engine.running.model_runner import Model
 from .engine.running.runner import make_runner
 from .engine.sizing import resolve_limits
@@ -43,7 +44,6 @@ class Parts:
     limits: Limits
     precision: Precision
     device: torch.device
-    default_params: SamplingParams = field(default_factory=SamplingParams)
     job: Leader | None = None  # of several ranks
 
 
@@ -55,6 +55,10 @@ def load_parts(
         raise ArgumentError("path", f"{path!r:.100}", "a directory, as a text or a Path, or None")
     if not (progress is None or callable(progress)):
         raise ArgumentError("progress", f"{progress!r:.100}", "a function or None")
+    ranks = chosen.tensor_parallel_size
+    if isinstance(ranks, int) and ranks > 1 and chosen.device is None and not torch.cuda.is_available():
+        expected = f"1 where no GPU is visible, or device cpu for {ranks} processes on this machine's CPU"
+        raise ArgumentError("tensor_parallel_size", ranks, expected)
     with loading_llm(chosen.tensor_parallel_size) as job:  # under torchrun, ranks other than 0 stay in this call
         ranks = 1 if job is None else job.size
         model_path: Any = (config_json(ModelConfig()) if chosen.synthetic else DEMO) if path is None else path
@@ -72,13 +76,14 @@ def load_parts(
         own = make_runner(model, config, source.precision, resolved, target, ranks)
         runner = own if job is None else LeadingRunner(job, resolved, own)
         reports = None if own.cache_check is None else CacheReports(own.cache_check)
-        engine = Engine(runner, config, resolved, tokenizer, reports=reports)
+        requests = RequestMaker(config, resolved, tokenizer, chat_format, default_params)
+        engine = Engine(runner, config, resolved, tokenizer, reports=reports, requests=requests)
         capture_first_graphs(engine, own.graphs)
         if job is not None and job.children is not None:
             # For an LLM that nobody closes. A stream may outlive it, so the children are needed for as long as the engine.
             weakref.finalize(engine, job.end).atexit = False
         sizes = (resolved, source.precision, target)
-        return Parts(model, engine, config, tokenizer, chat_format, *sizes, default_params, job)
+        return Parts(model, engine, config, tokenizer, chat_format, *sizes, job)
 
 
 def parts_around(model: Model, config: ModelConfig, tokenizer: Tokenizer | None, chosen: EngineConfig) -> Parts:
@@ -90,6 +95,7 @@ def parts_around(model: Model, config: ModelConfig, tokenizer: Tokenizer | None,
     resolved = resolve_limits(config, precision, device, chosen, drafts)
     runner = make_runner(model, config, precision, resolved, device)
     reports = None if runner.cache_check is None else CacheReports(runner.cache_check)
-    engine = Engine(runner, config, resolved, tokenizer, reports=reports)
+    requests = RequestMaker(config, resolved, tokenizer, chat_format)
+    engine = Engine(runner, config, resolved, tokenizer, reports=reports, requests=requests)
     capture_first_graphs(engine, runner.graphs)
     return Parts(model, engine, config, tokenizer, chat_format, resolved, precision, torch.device(device))

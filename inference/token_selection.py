@@ -1,8 +1,38 @@
-"""What DSA selected for one query."""
+"""What DSA selected: the selections of a step, and of the query that generated one token."""
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
 import numpy as np
+import torch
 
-from ..model.metadata import RecordedRow
+from ..model.metadata import Selection
+
+
+class RecordedRow(Protocol):
+    """One row of AttentionMetadata.selections in several steps."""
+
+    def read(self, step: int) -> np.ndarray:
+        """int32 [L, 2, K] of one step: each layer's positions, ascending and then -1, and the bits of their fp32 scores.
+
+        Any thread may call it, at any time after the step's tokens or logits have been read.
+        """
+
+
+class RecordedDecodes(NamedTuple):
+    """What one step of decodes has selected."""
+
+    rows: Mapping[int, RecordedRow]  # to be looked up before the next step but one is launched
+    step: int  # the step's number for RecordedRow.read
+
+
+class SelectionSink(Protocol):
+    """Takes a step's selections: as a SelectionCallback layer by layer, or those of decodes all at once."""
+
+    def __call__(self, layer: int, rows: torch.Tensor, selection: Selection) -> None: ...
+
+    def decodes(self, record: RecordedDecodes) -> None:
+        """What the step writes to AttentionMetadata.selections. Called when it has been launched."""
 
 
 class TokenSelection:

@@ -153,7 +153,7 @@ class Indexer(nn.Module):
                 self.topk,
                 table,
                 PAGE_SIZE,
-                metadata.record_of(self.layer),
+                metadata.selections_of(self.layer),
                 backend=self.compute.backend,
             )
 

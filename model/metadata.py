@@ -9,12 +9,11 @@ before. A layer caches all new tokens before it attends, so each token sees the 
 may have its own number of drafts, and prompt chunks may follow in the same step.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-import numpy as np
 import torch
 
 from ..kernels.types import SplitPlan, Stamp
@@ -40,32 +39,6 @@ class Selection(NamedTuple):
 
 
 SelectionCallback = Callable[[int, torch.Tensor, Selection], None]
-
-
-class RecordedRow(Protocol):
-    """One row of AttentionMetadata.record in several steps."""
-
-    def read(self, step: int) -> np.ndarray:
-        """int32 [L, 2, K] of one step: each layer's positions, ascending and then -1, and the bits of their fp32 scores.
-
-        Any thread may call it, at any time after the step's tokens or logits have been read.
-        """
-
-
-class RecordedDecodes(NamedTuple):
-    """What one step of decodes has selected."""
-
-    rows: Mapping[int, RecordedRow]  # to be looked up before the next step but one is launched
-    step: int  # the step's number for RecordedRow.read
-
-
-class SelectionSink(Protocol):
-    """Takes a step's selections: as a SelectionCallback layer by layer, or those of decodes all at once."""
-
-    def __call__(self, layer: int, rows: torch.Tensor, selection: Selection) -> None: ...
-
-    def decodes(self, record: RecordedDecodes) -> None:
-        """What the step writes to AttentionMetadata.record. Called when it has been launched."""
 
 
 @dataclass(frozen=True)
@@ -135,16 +108,17 @@ class AttentionMetadata:
     on_selection: SelectionCallback | None = None
     # int32 [B, L, 2, K], rows of [L, 2, K] contiguous: where each layer's selector also writes what every decode selects, positions
     # in ascending order, and the bits of their scores. Only in steps whose contexts need a selection, in place of `on_selection`.
-    record: torch.Tensor | None = None
+    selections: torch.Tensor | None = None
     # Other selections than the indexer's: one entry for each of the B sequences, None for an ordinary one. Empty if all are
     # ordinary; never in a CUDA graph.
     policies: tuple[SelectionPolicy | None, ...] = ()
     # 2 L tensors int32 [T]: values that are written next to the new tokens' latents and index keys, layer by layer. Empty: none.
     stamps: tuple[torch.Tensor, ...] = ()
 
-    def record_of(self, layer: int) -> torch.Tensor | None:
-        """The layer's part of `record`, int32 [B, 2, K]. The draft layer has none."""
-        return None if self.record is None or layer >= self.record.shape[1] else self.record[: self.decodes, layer]
+    def selections_of(self, layer: int) -> torch.Tensor | None:
+        """The layer's part of `selections`, int32 [B, 2, K]. The draft layer has none."""
+        whole = self.selections
+        return None if whole is None or layer >= whole.shape[1] else whole[: self.decodes, layer]
 
     def report(self, layer: int, rows: slice, selection: Selection) -> None:
         """Report what these rows of the T tokens attend to, if the step has an `on_selection`."""

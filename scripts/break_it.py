@@ -4,10 +4,11 @@
     python scripts/break_it.py --scale 0.01 --minutes 0.5    # a hundredth of it
     python scripts/break_it.py --only fuzz --seed 7          # one campaign
     python scripts/break_it.py --only fuzz --base-url http://127.0.0.1:8000 --api-key KEY
+    python scripts/break_it.py --only faults soak --scale 0.2 --device cuda --precision fp8
 
 Each campaign starts the servers that it needs, with the demo checkpoint on a CPU; --base-url lets `fuzz` attack one that runs
-already. Prints a line for each campaign and ends in one line of JSON. The exit status is 1 if anything failed. docs/reliability.md
-says what each campaign checks.
+already, and --device puts the engine of `faults` and `soak` on a GPU. Prints a line for each campaign and ends in one line of JSON.
+The exit status is 1 if anything failed. docs/reliability.md says what each campaign checks.
 """
 
 import argparse
@@ -38,6 +39,8 @@ class Campaigns:
         self._minutes: float = arguments.minutes
         self._base_url: str | None = arguments.base_url
         self._api_key: str | None = arguments.api_key
+        self._device: str = arguments.device
+        self._precision: str | None = arguments.precision
 
     def _count(self, full: int) -> int:
         return max(round(full * self._scale), 1)
@@ -68,7 +71,8 @@ class Campaigns:
 
     def faults(self) -> Result:
         """1,000 faults injected into the engine."""
-        return import_module("campaigns.faults").run(self._seed, self._count(1000))
+        faults = import_module("campaigns.faults")
+        return faults.run(self._seed, self._count(1000), faults.load(self._device, self._precision))
 
     def checkpoints(self) -> Result:
         """2,000 mutants of checkpoints."""
@@ -76,7 +80,8 @@ class Campaigns:
 
     def soak(self) -> Result:
         """Nine minutes of many clients of one service, which checks its caches."""
-        return import_module("campaigns.soak").run(self._seed, 540 * self._scale)
+        soak, clients = import_module("campaigns.soak"), 12 if self._device == "cpu" else 32
+        return soak.run(self._seed, 540 * self._scale, device=self._device, precision=self._precision, clients=clients)
 
     def memory(self) -> Result:
         """An hour of mixed requests, or --minutes."""
@@ -94,6 +99,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60.0, help="of the campaign memory (default: %(default)s)")
     parser.add_argument("--base-url", help="a server that runs already, for the campaign fuzz")
     parser.add_argument("--api-key", help="its key")
+    parser.add_argument("--device", default="cpu", help="of the campaigns faults and soak (default: %(default)s)")
+    parser.add_argument("--precision", choices=("exact", "bf16", "fp8"), help="of the same two (default: the device's)")
     arguments = parser.parse_args()
     if arguments.base_url is not None and tuple(arguments.only) != ("fuzz",):
         parser.error(

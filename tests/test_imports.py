@@ -34,7 +34,7 @@ LEVELS = {
         chat prompts
         engine
         distributed inspection
-        answers parts requests
+        answers parts
         llm
         conformance report server server.service
         server.async_llm

@@ -12,8 +12,7 @@ from ...model.selection_policy import SelectionPolicy, Span
 from ..completion import Completion
 from ..params import SamplingParams
 from ..recording import Recording
-from ..server.service.admission import Busy
-from ..server.service.service import Service
+from ..server.service.service import Busy, Service
 
 BUDGET = 512 << 20  # bytes of all recordings together
 

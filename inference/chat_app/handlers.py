@@ -13,8 +13,7 @@ from typing import Any
 import gradio as gr
 
 from ..params import SamplingParams
-from ..server.service.admission import Busy
-from ..server.service.service import Service
+from ..server.service.service import Busy, Service
 from .answering import FAILED, GenerationSettings, Run, Runs, answer
 from .conversation import MAX_CHARACTERS, Conversation, Message, new_id, with_files
 from .examples import examples

@@ -181,7 +181,7 @@ async def retry_while_busy(ask: Callable[[], Awaitable[dict[str, Any]]]) -> dict
     Raises ApiError if the service has ended, so that no later attempt can succeed.
     """
     from ..server.api.errors import ApiError
-    from ..server.service.admission import Busy
+    from ..server.service.service import Busy
 
     while True:
         try:
@@ -197,9 +197,9 @@ async def answer(context: "ApiContext", request: BatchRequest) -> dict[str, Any]
     from pydantic import ValidationError
 
     from ..server.api.chat import answer_chat
-    from ..server.api.completions import answer_completion
+    from ..server.api.completions import CompletionRequest, answer_completion
     from ..server.api.errors import ApiError, invalid
-    from ..server.api.protocol import ChatRequest, CompletionRequest
+    from ..server.api.protocol import ChatRequest
 
     status = 200
     try:

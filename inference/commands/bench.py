@@ -29,7 +29,9 @@ def bench(
         1024,
     ],
     batch: Annotated[list[int], typer.Option("--batch", min=1, help="Prompts at a time. Repeatable.")] = [1, 8],  # noqa: B006
-    new_tokens: Annotated[int, typer.Option("--new-tokens", min=2, help="Tokens of an answer.")] = 32,
+    max_new_tokens: Annotated[
+        int, typer.Option("--max-new-tokens", "--max-tokens", "--new-tokens", min=2, help="Tokens of each answer.")
+    ] = 32,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Runs of each combination; the median counts.")] = 3,
     synthetic: Annotated[
         bool,
@@ -68,8 +70,8 @@ def bench(
     rows = []
     for length in prompt_tokens:
         for count in batch:
-            measure(llm, length, count, new_tokens, seed=-1)  # warms up
-            runs = [measure(llm, length, count, new_tokens, seed) for seed in range(repeats)]
+            measure(llm, length, count, max_new_tokens, seed=-1)  # warms up
+            runs = [measure(llm, length, count, max_new_tokens, seed) for seed in range(repeats)]
             medians = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
             rows.append({"prompt_tokens": length, "batch": count} | medians)
     if not as_json:

@@ -80,8 +80,8 @@ app.command(
     epilog="""
     deepseek-v32 batch requests.jsonl answers.jsonl
     deepseek-v32 batch requests.jsonl answers.jsonl --model WEIGHTS
-    echo '{"custom_id": "1", "method": "POST", "url": "/v1/completions",
-      "body": {"prompt": "Hi"}}' > requests.jsonl
+    echo '{"custom_id":"1","url":"/v1/completions","body":{"prompt":"Hi"}}' \\
+      > requests.jsonl
     """,
 )(batch)
 app.command(
@@ -166,6 +166,9 @@ def main() -> None:
 def run(command: Callable[[], object]) -> None:
     """Run a command. Errors that the user can correct end in one line and exit code 2. Under torchrun only rank 0 runs it."""
     job = None
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by the caller, as `<&-` does
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  it stays open as long as the program
     try:
         if os.environ.get("WORLD_SIZE", "1") != "1":
             from ..distributed.worker import lead_or_follow

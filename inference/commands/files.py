@@ -9,6 +9,9 @@ from typing import Any
 
 def write_whole(path: Path, text: str) -> None:
     """Write a file, or leave an existing one as it was. OSError names the file."""
+    if path.exists() and not path.is_file():  # a pipe or a device
+        path.write_text(text, encoding="utf-8")
+        return
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         draft.write_text(text, encoding="utf-8")
@@ -37,7 +40,7 @@ class JsonlLog:
     """A locked file that grows by whole lines, each added in one write.
 
     Opening it resumes an earlier run: an incomplete last line, which a killed run leaves, is cut off, and `done` holds the keys of
-    the lines that are done. Closing it removes an empty file.
+    the lines that are done. Closing it removes an empty file. A pipe or a device is only written to.
     """
 
     def __init__(
@@ -56,6 +59,9 @@ class JsonlLog:
         self._path = path
         self._ensure_ascii = ensure_ascii
         self._key_if_done = key_if_done
+        if path.exists() and not path.is_file():  # a pipe or a device, which has no earlier answers, or a folder
+            self._file, self.done = os.open(path, os.O_WRONLY), set()
+            return
         self._file = _open(path)
         try:
             lock(self._file, path)

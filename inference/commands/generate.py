@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 DEMO_HINT = "Tell the demo something and ask for it: The van comes at 8:30. When does the van come?"
 EXAMPLES = """
-    deepseek-v32 generate                            a chat
+    deepseek-v32 generate  # a chat
     deepseek-v32 generate "Where is Lisbon?" --temperature 0
     deepseek-v32 generate --input-file questions.jsonl --output answers.jsonl
     """
@@ -95,6 +95,8 @@ def generate(
     prompts = read_prompts(input_file) if input_file else []
     if not prompts and not is_chat:
         prompts = [Prompt(1, "prompt", sys.stdin.read().strip() if prompt in (None, "-") else prompt)]
+    if not is_chat and input_file is None and not prompts[0].content.strip():
+        raise ValueError("the prompt is empty; expected a text")
 
     def load() -> "LLM":
         return options.load(needs_text=is_chat or any(item.source != "token_ids" for item in prompts))
@@ -117,8 +119,6 @@ def generate(
 
 def answer_one(llm: "LLM", prompt: Prompt, encoder: PromptEncoder, as_json: bool, inspect: Path | None) -> None:
     """Stream one answer to standard output and everything else to standard error. `inspect`: file for what DSA selected."""
-    if not prompt.content.strip():
-        raise ValueError("the prompt is empty; expected a text")
     token_ids, params = encoder.encode(llm, prompt)
     thinking = encoder.is_thinking(prompt)
     if as_json:

@@ -33,7 +33,9 @@ class SamplingOptions:
 
     max_new_tokens: Annotated[
         int,
-        typer.Option("--max-new-tokens", help="Maximum number of tokens of an answer.", rich_help_panel=SAMPLING),
+        typer.Option(
+            "--max-new-tokens", "--max-tokens", help="Maximum number of tokens of an answer.", rich_help_panel=SAMPLING
+        ),
     ] = 1024
     temperature: Annotated[
         float | None,
@@ -255,18 +257,27 @@ class ServingOptions(ModelOptions):
     ] = None
     max_sequences: Annotated[
         int | None,
-        typer.Option("--max-sequences", help="Maximum number of requests that run at a time.", rich_help_panel=ENGINE),
+        typer.Option(
+            "--max-sequences",
+            "--max-num-seqs",
+            help="Maximum number of requests that run at a time.",
+            rich_help_panel=ENGINE,
+        ),
     ] = None
     max_batch_tokens: Annotated[
         int | None,
         typer.Option(
-            "--max-batch-tokens", help="Maximum number of tokens that one step computes.", rich_help_panel=ENGINE
+            "--max-batch-tokens",
+            "--max-num-batched-tokens",
+            help="Maximum number of tokens that one step computes.",
+            rich_help_panel=ENGINE,
         ),
     ] = None
     memory_fraction: Annotated[
         float | None,
         typer.Option(
             "--memory-fraction",
+            "--gpu-memory-utilization",
             help="Fraction of the device's memory for weights, caches and working space.",
             rich_help_panel=ENGINE,
         ),

@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 import webbrowser
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,6 +29,9 @@ BROWSER_DELAY = 4.0  # seconds
 @with_options
 def serve(
     options: ServingOptions,
+    checkpoint: Annotated[
+        Path | None, typer.Argument(metavar="[MODEL]", help="Checkpoint directory, the same as --model.")
+    ] = None,
     host: Annotated[
         str, typer.Option("--host", help="Address to listen on. One that other machines reach needs --api-key.")
     ] = "127.0.0.1",
@@ -85,6 +89,10 @@ def serve(
 ) -> None:
     """Serve OpenAI's API and the chat in the browser."""
     _check_extra()
+    if checkpoint is not None:
+        if options.model is not None:
+            raise ValueError(f"the model is {checkpoint} and --model {options.model}; expected one of them")
+        options = replace(options, model=checkpoint)
     from ..chat_app.mount import mount_chat
     from ..server.api.connections import ConnectionLimits
     from ..server.api.guard import is_loopback

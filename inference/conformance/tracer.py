@@ -16,7 +16,7 @@ import torch
 from ...kernels.errors import ArgumentError
 from ...kernels.types import Quantized
 from ...model.config import ModelConfig
-from ...model.metadata import Selection, SelectionSink, context_slots
+from ...model.metadata import Selection, context_slots
 from ...model.stages import Rows, Values, traced
 from ...model.transformer import Transformer
 from ..engine.engine import Engine
@@ -27,6 +27,7 @@ from ..engine.sampling.noise import DraftNoise
 from ..engine.sampling.sampler import draft_noise
 from ..engine.scheduling.batch import Batch
 from ..params import Request
+from ..token_selection import SelectionSink
 from ..trace import MTP_NAMES, Trace, describe_rows, full_name, jsonable
 from .tracer_rows import Part, ascending, assemble, dequantized, read_cache, router_order, untransformed, versions
 
@@ -225,8 +226,8 @@ def tracing(engine: Engine, layers: Iterable[int] | None = None, forced: bool = 
 def trace_tokens(
     engine: Engine, token_ids: Sequence[int], layers: Iterable[int] | None = None, chunk: int | None = None
 ) -> Trace:
-    """Every stage of a forward pass over the tokens, `chunk` tokens a step. ValueError as `Engine.make_request`."""
-    request: Request = engine.make_request(token_ids, min_new_tokens=0)
+    """Every stage of a forward pass over the tokens, `chunk` tokens a step. ValueError as `RequestMaker`."""
+    request: Request = engine.requests.from_tokens(token_ids, min_new_tokens=0)
     count = len(request.tokens)
     size = min(count, engine.limits.max_batch_tokens) if chunk is None else chunk
     if size < 1:

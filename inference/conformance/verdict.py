@@ -19,7 +19,9 @@ from .references import REFERENCES
 TAIL = 0.02  # the share of a group's tokens that decides: many bugs change few tokens
 DEVIATES = 3.5  # mean of |u| over this share: at most 3.0 of right implementations, transformers in bf16 among them
 RESEMBLES = 0.45  # similarity that names a bug: right engines have up to 0.34, servers with the bug 0.69 and more
-FAINT = 0.6  # the same of a bug that does not count: right engines have up to 0.45, servers with the bug 0.77 and more
+# The same of a bug that does not count: right engines have up to 0.45, servers with the bug 0.77 and more. Where rounding chooses
+# other experts for one token, few questions give a right engine 0.6, so that the similarity without this token has to be RESEMBLES.
+FAINT = 0.6
 TWINS = 0.1  # bugs whose similarities differ by less are named together, unless texts tell them apart
 SPARSE = 0.4  # largest share of dense attention's changes with DSA on: right engines have up to 0.30, dense ones 0.80 and more
 SHOWS_DENSE, CLIP = (
@@ -92,13 +94,26 @@ def judge(golden: Golden, seen: Observation) -> Verdict:
             Match(bug.name, REFERENCES.get(bug.name, ""), _similarity(items, groups, u, v, said, wrong, bug))
         )
     matches.sort(key=lambda match: -match.similarity)
+    known = {bug.name: bug for bug in golden.bugs}
+    places = _places(items)
+
+    def is_enough(match: Match) -> bool:
+        """Whether a similarity names a bug. To one token, rounding may do what a faint bug does: others have to show it as well."""
+        bug = known[match.name]
+        if golden.counts(bug):
+            return match.similarity > RESEMBLES
+        if match.similarity <= FAINT:
+            return False
+        v = compressed(bug.change, noise)
+        rest = np.where(places == _telling_place(places, groups, u, v), np.nan, u)
+        return _similarity(items, groups, rest, v, said, wrong, bug) > RESEMBLES
+
     kind, named = "right", 0
     if not any(compared.values()) and not any(said.values()):
         kind = "unknown"
     else:
         best = matches[0].similarity if matches else 0.0
-        least = {bug.name: RESEMBLES if golden.counts(bug) else FAINT for bug in golden.bugs}
-        alike = [match for match in matches if match.similarity > max(best - TWINS, least[match.name])]
+        alike = [match for match in matches if match.similarity > best - TWINS and is_enough(match)]
         texts = {bug.name: _same_texts(items, said, wrong, bug) for bug in golden.bugs}
         shared = [share for match in alike if (share := texts[match.name]) is not None]
         most = max(shared, default=0.0)
@@ -151,6 +166,20 @@ def _tail(u: np.ndarray) -> float:
     """Mean of the largest |u|: of TAIL of the group, and of at least three."""
     known = np.sort(np.abs(u[np.isfinite(u)]))
     return float(known[-max(3, round(TAIL * len(known))) :].mean())
+
+
+def _places(items: Sequence[Item]) -> np.ndarray:
+    """int [F]: which token of the answers or given texts each log-probability belongs to: its own, or as another one beside it."""
+    sizes = [1 + (len(item.others[n]) if item.others else 0) for item in items for n in range(len(item.answer))]
+    return np.repeat(np.arange(len(sizes)), sizes)
+
+
+def _telling_place(places: np.ndarray, groups: np.ndarray, u: np.ndarray, v: np.ndarray) -> int:
+    """The place at which u and v have the most in common."""
+    known = np.isfinite(u)
+    counts = {group: max(int((known & (groups == group)).sum()), 1) for group in dict.fromkeys(groups.tolist())}
+    common = np.nan_to_num(u * v) / np.array([counts[group] for group in groups.tolist()])
+    return int(np.argmax(np.bincount(places, common)))
 
 
 def _similarity(

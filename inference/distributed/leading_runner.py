@@ -9,7 +9,7 @@ import torch
 from ...kernels.device import check_device
 from ...kernels.errors import ArgumentError
 from ...model.checkpoint.manifest import Progress
-from ...model.metadata import LayerCache, SelectionSink
+from ...model.metadata import LayerCache
 from ...model.transformer import Transformer
 from ..engine.limits import CacheBudget, Limits
 from ..engine.running.cache import fill_synthetic_caches
@@ -20,6 +20,7 @@ from ..engine.sampling.noise import DraftNoise
 from ..engine.scheduling.batch import Batch
 from ..engine.sizing import check_fits, count_pages
 from ..params import Request
+from ..token_selection import SelectionSink
 from .batch_sync import BatchEncoder
 from .channel import MessageKind
 from .follower import Follower
@@ -117,7 +118,7 @@ def load_on_all_ranks(job: Leader | None, source: ModelSource, progress: Progres
     if job and job.children and source.device == "cuda" and job.size > (count := torch.cuda.device_count()):
         raise ArgumentError("tensor_parallel_size", job.size, f"at most {count}, the number of GPUs")
     # Before the other ranks begin to load: an error here is the caller's, not the end of the job.
-    check_fits(source.config, source.precision, device, job.size if job else 1, source.mtp)
+    check_fits(source.config, source.precision, device, job.size if job else 1, source.mtp, source.directory is None)
     if job is None:
         return source.load(device, None, progress)
     job.has_model = True

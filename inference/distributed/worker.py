@@ -7,7 +7,7 @@ from typing import NoReturn
 import torch
 
 from ...kernels.device import check_device
-from ...model.metadata import RecordedDecodes, Selection
+from ...model.metadata import Selection
 from ...model.transformer import Transformer
 from ..cache_check.plan import CheckPlan
 from ..engine.limits import CacheBudget, Limits
@@ -15,6 +15,7 @@ from ..engine.running.cache import fill_synthetic_caches
 from ..engine.running.runner import Runner, make_runner
 from ..engine.scheduling.batch import Batch
 from ..engine.sizing import check_fits, count_pages
+from ..token_selection import RecordedDecodes
 from .batch_sync import BatchDecoder, BatchUpdate
 from .channel import Message, MessageKind
 from .follower import Follower

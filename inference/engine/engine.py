@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 
 from ...model.config import ModelConfig
 from ...model.metadata import PAGE_SIZE
-from ...model.selection_policy import SelectionPolicy
 from ..cache_check.report import CacheReports
 from ..completion import Delta, FinishReason
 from ..params import Request, SamplingParams
@@ -17,7 +16,7 @@ from ..text.tokenizer import Tokenizer
 from .drafting.policy import make_policy
 from .fault import first_line, log_fault
 from .limits import MAX_DRAFT_TOKENS, Limits
-from .request_factory import RequestFactory
+from .request_maker import RequestMaker
 from .request_state import RequestState
 from .running.model_runner import ModelRunner
 from .running.selection import SelectionRecorder
@@ -80,7 +79,7 @@ class Engine:
     A fault in one request's sampling or output ends that request, a fault of a forward pass the requests of its step. A fault in
     scheduler, pages or bookkeeping ends none: the engine recovers, and computes again what it has not delivered.
 
-    One thread at a time may call its methods, except `make_request` and `abort`, which any thread may call at any time.
+    One thread at a time may call its methods, except `abort`, which any thread may call at any time.
     """
 
     def __init__(
@@ -91,13 +90,15 @@ class Engine:
         tokenizer: Tokenizer | None = None,
         page_size: int = PAGE_SIZE,
         reports: CacheReports | None = None,
+        requests: RequestMaker | None = None,
     ) -> None:
-        """page_size: as the runner's caches have it; only a simulated runner has others. reports: if the runner checks them."""
+        """page_size: as the runner's caches have it; only a simulated runner has others. reports: if the runner checks them.
+        requests: makes the requests; by default of token ids and texts without defaults of a checkpoint."""
         self.runner = runner
         self.config = config
         self.limits = limits
         self.tokenizer = tokenizer
-        self.requests = RequestFactory(config, limits, tokenizer)
+        self.requests = requests or RequestMaker(config, limits, tokenizer)
         drafting = None
         if runner.max_draft_tokens:
             on_cpu, graphs = runner.drafts.device.type == "cpu", runner.supports_async_scheduling
@@ -119,27 +120,16 @@ class Engine:
     def has_work(self) -> bool:
         return bool(self._states or self._deltas)
 
-    def make_request(
-        self,
-        prompt: Sequence[int],
-        params: SamplingParams | None = None,
-        inspect: bool = False,
-        min_new_tokens: int = 1,
-        policy: SelectionPolicy | None = None,
-    ) -> Request:
-        """As RequestFactory.make."""
-        return self.requests.make(prompt, params, inspect, min_new_tokens, policy)
-
     def add_request(
         self, prompt: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
     ) -> Request:
-        """Make and queue a request; the deltas of the next steps carry its id. Errors as `make_request`."""
-        request = self.make_request(prompt, params, inspect)
+        """Make and queue a request; the deltas of the next steps carry its id. Errors as `RequestMaker`."""
+        request = self.requests.from_tokens(prompt, params, inspect)
         self.queue(request)
         return request
 
     def queue(self, request: Request) -> None:
-        """Queue a request that `make_request` has made."""
+        """Queue a request of `requests`."""
         state = RequestState(request, self.tokenizer, self.requests.eos_ids, self.config.index_topk)
         try:
             self.scheduler.add(request)

@@ -1,7 +1,8 @@
 """What a caller chooses about a model and its engine, and the sizes that follow from it (`sizing.resolve_limits`). Plain data."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from typing import Any, Literal, get_args
 
 from ...kernels.errors import ArgumentError, check_flags
@@ -69,6 +70,26 @@ class EngineConfig:
         ):
             if not good:
                 raise ArgumentError(name, f"{getattr(self, name)!r:.100}", expected)
+
+
+# Arguments of vLLM's LLM that have another name here.
+VLLM_NAMES = {
+    "model": "path",
+    "dtype": "precision",
+    "max_num_seqs": "max_sequences",
+    "max_num_batched_tokens": "max_batch_tokens",
+    "gpu_memory_utilization": "memory_fraction",
+    "num_gpu_blocks_override": "page_count",
+    "enable_prefix_caching": "reuse_pages",
+    "hf_overrides": "config_overrides",
+}
+
+
+def unexpected_argument(name: str) -> TypeError:
+    """What LLM raises for an argument that it does not have, with the name that was probably meant."""
+    near = get_close_matches(name, [field.name for field in fields(EngineConfig)], n=1)
+    meant = VLLM_NAMES.get(name) or (near[0] if near else None)
+    return TypeError(f"LLM has no argument {name}{f'; did you mean {meant}?' if meant else ''}")
 
 
 @dataclass(frozen=True)

@@ -99,32 +99,45 @@ def record_bytes(config: ModelConfig, budget: CacheBudget, mtp: bool) -> int:
 
 
 def check_fits(
-    config: ModelConfig, precision: Precision, device: torch.device | str, ranks: int = 1, mtp: bool = False
+    config: ModelConfig,
+    precision: Precision,
+    device: torch.device | str,
+    ranks: int = 1,
+    mtp: bool = False,
+    synthetic: bool = False,
 ) -> None:
-    """ValueError, with the numbers, if the weights and one page of cache need more memory than is free.
+    """ValueError, with the numbers and what would help, if the weights and one page of cache need more memory than is free.
 
     Called before anything is loaded. `ranks` processes share the model: on GPUs each has its own memory, on CPUs all of them take
     from the machine's. mtp: with the MTP layer, whose tables are taken to be the main model's.
     """
     device = torch.device(device)
     on_gpu = device.type == "cuda"
-    tables = MTPTables() if mtp else None
-    held = range(1) if on_gpu else range(ranks)
-    weights = [parameter_bytes(config, precision, rank, ranks, tables) for rank in held]
-    page = bytes_per_page(config, precision, mtp=mtp) * len(weights)
-    needed = sum(weights) + page
     free, total = torch.cuda.mem_get_info(device) if on_gpu else (available_memory(), 0)
-    if needed <= free:
+
+    def needed(ranks: int, precision: Precision, mtp: bool) -> tuple[int, int]:
+        """Bytes of weights and of a page, on one GPU or for all ranks of a CPU."""
+        held = range(1 if on_gpu else ranks)
+        weights = [parameter_bytes(config, precision, rank, ranks, MTPTables() if mtp else None) for rank in held]
+        return sum(weights), bytes_per_page(config, precision, mtp=mtp) * len(held)
+
+    weights, page = needed(ranks, precision, mtp)
+    if weights + page <= free:
         return
     where = f"{free / _GIB:.1f} of {device}'s {total / _GIB:.1f} GiB are" if on_gpu else f"{free / _GIB:.1f} GiB are"
     part = f"rank 0's shard of {ranks}" if on_gpu and ranks > 1 else "the model"
-    ways = ["more ranks (--tensor-parallel-size 8)"] if on_gpu and ranks < 8 else []
-    ways += ["fewer layers"] + ([] if precision == "fp8" else ["--precision fp8"])
-    ways += ["no speculative tokens"] if mtp else []
+    more = next((n for n in (2, 4, 8) if on_gpu and n > ranks and sum(needed(n, precision, mtp)) <= free), None)
+    ways = [] if more is None else [f"--tensor-parallel-size {more}"]
+    ways += ["--speculative-tokens 0"] if mtp and sum(needed(ranks, precision, False)) <= free else []
+    ways += ["--precision fp8"] if precision != "fp8" and sum(needed(ranks, "fp8", mtp)) <= free else []
+    ways += ["--layers N"] if synthetic else []
+    smallest = sum(needed(8 if on_gpu else ranks, "fp8", False)) / _GIB
+    form = f"--precision fp8{' --tensor-parallel-size 8' * on_gpu}{' --speculative-tokens 0' * mtp}"
+    advice = f"use {' or '.join(ways)}" if ways else f"its smallest form, {form}, takes {smallest:.1f} GiB"
     layers = f"{config.num_hidden_layers} layers{' and the MTP layer' if mtp else ''}"
     raise ValueError(
-        f"{part} takes {sum(weights) / _GIB:.1f} GiB of weights in {precision} precision ({layers}) "
-        f"and {page / 2**20:.1f} MiB for one page of {PAGE_SIZE} tokens; {where} free: use {' or '.join(ways)}"
+        f"{part} takes {weights / _GIB:.1f} GiB of weights in {precision} precision ({layers}) "
+        f"and {page / 2**20:.1f} MiB for one page of {PAGE_SIZE} tokens; {where} free: {advice}"
     )
 
 

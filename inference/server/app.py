@@ -18,8 +18,8 @@ from .api.completions import completions_router
 from .api.context import ApiContext
 from .api.errors import install_handlers
 from .api.guard import LOOPBACK, MAX_BODY, Guard
-from .api.health import health_router
-from .api.metrics import Metrics
+from .api.health import Measurements, health_router
+from .api.metrics import Latencies
 from .api.open_requests import EndsOpenRequests, OpenRequests
 from .api.response_api.route import responses_router
 from .api.tokens import tokens_router
@@ -57,14 +57,14 @@ def create_app(
     # FastAPI's pages for the document would load scripts from other sites; /openapi.json is enough.
     app = FastAPI(title=TITLE, version="1", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
     context = ApiContext(service, model_name, aliases)
-    metrics = Metrics(service)
+    latencies = Latencies()
     server_log = ServerLog(service)
-    service.observe(metrics)
+    service.observe(latencies)
     service.observe(server_log)
     install_handlers(app)
     for make_router in (chat_router, completions_router, responses_router, tokens_router):
         app.include_router(make_router(context))
-    app.include_router(health_router(context, metrics))
+    app.include_router(health_router(context, Measurements(service, latencies)))
     app.openapi = lambda: _document(app, api_key is not None, (model_name, *aliases))  # type: ignore[method-assign]
     if mount_page is not None:
         mount_page(app, service, model_name)

@@ -4,7 +4,8 @@ A BLAS chooses its code, and with it the order of a sum, by the shape of a produ
 ragged column counts, by the number of threads; never by the numbers. So every row takes part in a product of one of a few fixed
 shapes: rows go in blocks of 64, 16 or 4, the last padded with zeros; columns and summands are padded to multiples of 16.
 No BLAS promises that such blocks give a row the same bits at every place and by any number of threads. So before the first product
-of a weight's shape, `block_sizes` compares them, and takes only sizes that agree.
+of a weight's shape, `block_sizes` compares them, and takes only sizes that agree. If none does, as for long sums with MKL's code
+for AVX2, the two halves of the sum are made in the same way and added.
 """
 
 from functools import cache
@@ -39,10 +40,12 @@ def aligned(x: torch.Tensor) -> torch.Tensor:
 
 
 def row_products(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Multiply x fp32 [T, K] by weight fp32 [N, K] transposed -> [T, N]."""
+    """Multiply x fp32 [T, K] by weight fp32 [N, K] transposed -> [T, N]. RuntimeError if no block sizes agree for any part of K."""
     tokens, columns = x.shape[0], weight.shape[0]
     weight = padded(padded(weight, 0, WIDTH), 1, WIDTH).T
     sizes = block_sizes(*weight.shape, weight.stride(1) == 1)
+    if not sizes:
+        return _sum_of_halves(x, weight)[:, :columns].contiguous()
     x = aligned(padded(padded(x, 0, sizes[-1]), 1, WIDTH))
     parts, first = [x.new_empty(0, weight.shape[1])] if not tokens else [], 0
     for size in sizes:
@@ -57,11 +60,12 @@ def row_products(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 def head_products(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """Multiply each head's rows of x fp32 [T, H, K] by its weight fp32 [H, K, N] -> [T, H, N]."""
     (tokens, heads, _), columns = x.shape, weight.shape[2]
-    if tokens >= SIZES[0]:
-        return torch.stack([row_products(x[:, head], weight[head].T) for head in range(heads)], 1)
+    whole, weight = weight, padded(padded(weight, 1, WIDTH), 2, WIDTH)
+    sizes = block_sizes(*weight.shape[1:], weight.stride(2) == 1)
+    if tokens >= SIZES[0] or not sizes:
+        return torch.stack([row_products(x[:, head], whole[head].T) for head in range(heads)], 1)
     # Few rows: a block of all heads at a time, the same products in fewer calls.
-    weight = padded(padded(weight, 1, WIDTH), 2, WIDTH)
-    size = block_sizes(*weight.shape[1:], weight.stride(2) == 1)[-1]
+    size = sizes[-1]
     x = aligned(padded(padded(x, 0, size), 2, WIDTH).transpose(0, 1))
     parts = [torch.bmm(block, weight) for block in x.split(size, 1)] if tokens else [x @ weight]
     out = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
@@ -72,7 +76,7 @@ def head_products(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 def block_sizes(width: int, outputs: int, row_major: bool) -> tuple[int, ...]:
     """Return the sizes of blocks whose products with a weight [width, outputs] give a row the same bits here, largest first.
 
-    RuntimeError if there is none. row_major: the weight's rows are contiguous; otherwise its columns are.
+    Empty if there is none. row_major: the weight's rows are contiguous; otherwise its columns are.
     """
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn((width, outputs) if row_major else (outputs, width), generator=generator)
@@ -88,10 +92,7 @@ def block_sizes(width: int, outputs: int, row_major: bool) -> tuple[int, ...]:
                 return *larger, smallest
     finally:
         torch.set_num_threads(threads)
-    raise RuntimeError(
-        f"deterministic is True; expected a BLAS whose products of {SMALLEST} rows do not depend on a row's place, but those "
-        f"with a weight [{width}, {outputs}] do on this machine"
-    )
+    return ()
 
 
 @cache
@@ -122,6 +123,19 @@ def packed_rows(width: int, outputs: int) -> int:
     finally:
         torch.set_num_threads(threads)
     return most
+
+
+def _sum_of_halves(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """x [T, K] times weight [K', N] -> [T, N], K' being K padded: the products of each half of K', added."""
+    width, outputs = weight.shape
+    if width <= WIDTH:
+        raise RuntimeError(
+            f"deterministic is True; expected a BLAS whose products of {SMALLEST} rows do not depend on a row's place, but those "
+            f"with a weight [{width}, {outputs}] do on this machine"
+        )
+    half = -(-width // (2 * WIDTH)) * WIDTH
+    first = row_products(x[:, :half], weight[:half].T.contiguous())
+    return first + row_products(x[:, half:], weight[half:, :].T.contiguous())
 
 
 def _in_blocks(rows: torch.Tensor, weight: torch.Tensor, size: int) -> torch.Tensor:

@@ -4,6 +4,7 @@ A rank's file is written as *.partial and renamed when it is complete, so an int
 file. The bytes written depend only on the checkpoint.
 """
 
+import errno
 import json
 import os
 import shutil
@@ -67,7 +68,12 @@ def convert(
 
     hashes = plain_hashes(source, stored) if verify_hashes else None
     others = _copy_others(source, target)
-    total, done = sum(each.size for of_rank in sources for each in of_rank), 0
+    writers = [_rank_writers(plan, of_rank) for plan, of_rank in zip(plans, sources, strict=True)]
+    paths = [target / file_name(plan.rank, ranks) for plan in plans]
+    sizes = [len(_header(each)) + sum(writer.size for writer in each) for each in writers]
+    missing = [path for path, size in zip(paths, sizes, strict=True) if not _is_complete(path, size)]
+    _check_space(target, sum(size for path, size in zip(paths, sizes, strict=True) if path in missing), missing)
+    total, done = sum(sizes), 0
 
     def advance(size: int) -> None:
         nonlocal done
@@ -75,13 +81,12 @@ def convert(
         if progress is not None:
             progress(done, total)
 
-    for plan, of_rank in zip(plans, sources, strict=True):
-        path = target / file_name(plan.rank, ranks)
-        if path.exists() and path.stat().st_size == parse_file(_hashes(path), "the hashes").get("size"):
-            advance(sum(each.size for each in of_rank))
+    for path, of_rank, size in zip(paths, writers, sizes, strict=True):
+        if path not in missing:
+            advance(size)
         else:
-            partial = path.with_name(path.name + ".partial")
-            entry = write_rank_file(partial, plan, of_rank, advance, hashes)
+            partial = _partial(path)
+            entry = _write_rank_file(partial, of_rank, advance, hashes)
             write_json(_hashes(path), entry)  # before renaming, so that a complete file always has its hashes
             os.replace(partial, path)
             sync(target)
@@ -90,7 +95,24 @@ def convert(
             source, f"changed during the conversion; expected it unchanged: delete {str(target)!r} and start again"
         )
     _finish(target, ranks, others)
-    return [target / file_name(rank, ranks) for rank in range(ranks)]
+    return paths
+
+
+def _is_complete(path: Path, size: int) -> bool:
+    return path.exists() and path.stat().st_size == size == parse_file(_hashes(path), "the hashes").get("size")
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(path.name + ".partial")
+
+
+def _check_space(target: Path, needed: int, missing: list[Path]) -> None:
+    """CheckpointError if the disk cannot hold what is still to be written. Files of an interrupted run are written anew."""
+    held = sum(part.stat().st_size for part in map(_partial, missing) if part.exists())
+    free = shutil.disk_usage(target).free + held
+    if needed > free:
+        problem = f"has {free / 1e9:,.1f} GB of free space; expected {needed / 1e9:,.1f} GB for the files of weights"
+        raise CheckpointError(target, problem)
 
 
 def _is_done(source: Path, target: Path, identity: dict[str, Any]) -> bool:
@@ -161,21 +183,17 @@ def _hashes(path: Path) -> Path:
     return path.with_name(path.name + ".hashes.json")
 
 
-def write_rank_file(
-    path: Path,
-    plan: Plan,
-    sources: list[TensorSource],
-    advance: Callable[[int], None],
-    hashes: TensorHashes | None = None,
-) -> dict[str, Any]:
-    """Write a rank's parameters to `path` in their stored dtypes. Returns the file's size and its tensors' hashes.
-
-    hashes: the source's hashes to verify. advance: called with the bytes of each row chunk.
-    """
+def _rank_writers(plan: Plan, sources: list[TensorSource]) -> list["_TensorWriter"]:
+    """The writers of a rank's tensors, in the order of its file."""
     by_place = {_place(source.shard.spec): source for source in sources}
-    writers: list[_TensorWriter] = []
-    for fused in fused_parameters(plan):
-        writers += _writers(fused, [by_place[_place(shard.spec)] for shard in fused.shards])
+    fused = fused_parameters(plan)
+    return [
+        writer for each in fused for writer in _writers(each, [by_place[_place(shard.spec)] for shard in each.shards])
+    ]
+
+
+def _header(writers: list["_TensorWriter"]) -> bytes:
+    """The beginning of a rank's file, up to the first tensor."""
     header, offset = {}, 0
     for writer in writers:
         header[writer.name] = {
@@ -186,13 +204,30 @@ def write_rank_file(
         offset += writer.size
     encoded = json.dumps({"__metadata__": {"format": "pt"}, **header}, separators=(",", ":")).encode()
     encoded += b" " * (-len(encoded) % 8)
-    with path.open("wb") as file:
-        file.write(len(encoded).to_bytes(8, "little") + encoded)
-        for size in read_ahead((chunk for writer in writers for chunk in writer.work(file)), hashes):
-            advance(size)
-        file.flush()
-        os.fsync(file.fileno())
-        return {"size": file.tell(), "tensors": {writer.name: " ".join(writer.pieces) for writer in writers}}
+    return len(encoded).to_bytes(8, "little") + encoded
+
+
+def _write_rank_file(
+    path: Path, writers: list["_TensorWriter"], advance: Callable[[int], None], hashes: TensorHashes | None
+) -> dict[str, Any]:
+    """Write a rank's parameters to `path` in their stored dtypes. Returns the file's size and its tensors' hashes.
+
+    hashes: the source's hashes to verify. advance: called with the bytes that have been written.
+    """
+    try:
+        with path.open("wb") as file:
+            written = file.write(_header(writers))
+            advance(written)
+            for _ in read_ahead((chunk for writer in writers for chunk in writer.work(file)), hashes):
+                advance(file.tell() - written)
+                written = file.tell()
+            file.flush()
+            os.fsync(file.fileno())
+            return {"size": file.tell(), "tensors": {writer.name: " ".join(writer.pieces) for writer in writers}}
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error  # Python does not say which file it was
 
 
 def _place(spec: TensorSpec) -> tuple[str | None, int | None, int]:

@@ -1,13 +1,9 @@
-"""Damaged checkpoints: seeded mutants in the classes of checkpoint_mutants.py, each loaded and asked for logits.
-
-    cd scripts; python -m campaigns.checkpoints --seed 1 --count 2000
+"""Campaign: damaged checkpoints, seeded mutants in the classes of checkpoint_mutants.py, each loaded and asked for logits.
 
 A mutant fails the campaign if loading ends in anything but one line that names the file or the key, or if it loads silently
-although a check exists. Ends in one JSON line.
+although a check exists.
 """
 
-import argparse
-import json
 import random
 import shutil
 import tempfile
@@ -159,19 +155,3 @@ def _is_allowed(name: str, layout: str, found: str, unchanged: bool) -> bool:
     if found == "same":
         return kind.harmless or (bool(kind.silent) and layout == "plain")
     return found in ("silent", "failed") and bool(kind.silent) and layout == "plain"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=2000)
-    arguments = parser.parse_args()
-    result = run(arguments.seed, arguments.count)
-    for failure in result["failures"]:
-        print(failure)
-    print(json.dumps(result))
-    raise SystemExit(bool(result["failures"]))
-
-
-if __name__ == "__main__":
-    main()

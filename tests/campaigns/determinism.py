@@ -1,10 +1,10 @@
-"""Requests under load against the same requests alone: do the bits of their logits agree?
+"""Requests under load against the same requests on their own: do the bits of their logits agree?
 
 A case is a group of requests on one engine whose limits are drawn at random: few tokens a step (chunks), few pages (preemption),
 few sequences, reuse of prefixes, 0 to 4 drafts, one thread or two, on a GPU decode graphs or none. Prompts share their beginnings;
 some requests are greedy, others are sampled with seeds, penalties and filters; some are cancelled, some arrive late, and one is
-preempted now and then. Each request is then run alone: its prompt in one step, without drafts, reuse or graphs, on an empty engine
-with one thread. Of every token the whole row of logits is compared, by a hash, and the log-probability, bit by bit.
+preempted now and then. Each request is then run on its own: its prompt in one step, without drafts, reuse or graphs, on an empty
+engine with one thread. The whole row of logits of every token is compared by a hash, and the log-probability bit by bit.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from deepseek_v32.inference.engine.running.runner import Runner, make_runner
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.sizing import resolve_limits
 from deepseek_v32.inference.params import Request, SamplingParams
-from deepseek_v32.model.metadata import SelectionSink
+from deepseek_v32.inference.token_selection import SelectionSink
 from deepseek_v32.model.transformer import Transformer
 
 
@@ -40,7 +40,7 @@ class Asked:
 
 @dataclass
 class Answer:
-    """What a request has got: its tokens, their log-probabilities, and the hash of each token's row of logits."""
+    """The output of a request: its tokens, their log-probabilities, and the hash of each token's row of logits."""
 
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
@@ -68,7 +68,7 @@ class RowHashes:
         return logits
 
     def of(self, request: Request, count: int) -> list[str]:
-        """Of the first `count` tokens of its answer."""
+        """The hashes of the rows of the first `count` tokens of its answer."""
         first = len(request.prompt) - 1
         return [self.by_request[request.id][position] for position in range(first, first + count)]
 
@@ -169,7 +169,7 @@ def run(
                     engine.abort(delta.request_id)
     for i, request in requests.values():
         answers[i].rows = hashes.of(request, len(answers[i].tokens))
-    del runner.run  # which refers to the runner: its caches are to go now, not when a collector finds the circle
+    del runner.run  # which refers to the runner: its caches must go now, not when a collector finds the circle
     stats = engine.stats()
     seen = Counter(steps=stats.steps, preempted=stats.preemptions, cached=stats.cached_tokens)
     seen.update(drafted=sum(stats.drafted_tokens), accepted=sum(stats.accepted_tokens))
@@ -186,7 +186,7 @@ def run_alone(model: Transformer, asked: Asked) -> Answer:
 
 
 def differences(alone: Answer, other: Answer) -> Counter[str]:
-    """By kind, in how many of the other's tokens the two differ."""
+    """The number of tokens in which the two differ, by kind of difference."""
     count = Counter[str]()
     if other.end == "error" or (
         other.end != "abort" and (other.end, len(other.tokens)) != (alone.end, len(alone.tokens))
@@ -205,7 +205,7 @@ def differences(alone: Answer, other: Answer) -> Counter[str]:
 def run_case(
     model: Transformer, seed: int, count: int = 12, longest: int = 256
 ) -> tuple[Counter[str], list[dict[str, Any]]]:
-    """What was compared and what happened, and each request that differs. RuntimeError if a step fails."""
+    """Run a case. Returns counts, and each request that differs. RuntimeError if a step fails."""
     limits, asked = make_case(seed, model.config.vocab_size, count, longest)
     if model.mtp is None:
         limits["speculative_tokens"] = 0

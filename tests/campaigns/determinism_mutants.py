@@ -40,7 +40,7 @@ def _body_by_row_count(right: Callable[..., torch.Tensor]) -> Callable[..., torc
 
 
 def _tiles_by_batch(right: Callable[..., Any]) -> Callable[..., Any]:
-    """A query that is alone splits its keys among more tiles, to fill the machine."""
+    """A single query splits its keys among more tiles, to fill the machine."""
 
     def attend(q: torch.Tensor, *arguments: Any) -> Any:
         with patch.object(sparse_mla, "TILE", sparse_mla.TILE // 4 if len(q) == 1 else sparse_mla.TILE):
@@ -85,8 +85,15 @@ def _pieces_from_the_prefix(right: Callable[..., torch.Tensor]) -> Callable[...,
 
 
 def _library_sigmoid(right: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """torch computes the last elements of a tensor by other code."""
-    return torch.sigmoid
+    """The last elements of a tensor are computed by other code, as torch does; how far that shows depends on the processor."""
+
+    def sigmoid(x: torch.Tensor) -> torch.Tensor:
+        found = right(x)
+        if count := x.numel() % 32:  # two vectors of AVX-512
+            found.view(-1)[-count:] = x.reshape(-1)[-count:].double().sigmoid()
+        return found
+
+    return sigmoid
 
 
 def _k_split_by_row_count(right: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:

@@ -1,7 +1,7 @@
-"""Batch-invariant operations on a Hopper GPU, with the released dimensions: rows alone and in small batches against many rows.
+"""Batch-invariant operations on a Hopper GPU, with the released dimensions: single rows and small batches against many rows.
 
 A unit computes some rows of an operation whose inputs are drawn once: numbers of wide exponents, so that another order of summation
-shows. Its rows are compared bit by bit with those of all rows at once.
+shows. Its rows are compared bit by bit with the same rows of the whole batch.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +35,7 @@ from deepseek_v32.kernels.types import Caches, ExpertGroups, Fp32Projection, Nor
 
 ROWS = 4096
 SIZES = (1, 2, 3, 4, 5, 8, 9, 16, 17, 31, 32, 33, 64, 65, 100, 128, 129, 250, 256, 257, 512, 1000, 2048)
-# [N, K] of the released model's FP8 weights; those of its experts; its dense bf16 ones, the vocabulary's cut to an eighth
+# [N, K] of the released model's FP8 weights, its experts' weights, and its dense bf16 weights, the vocabulary's cut to an eighth
 PRODUCTS = (
     (1536, 7168),
     (576, 7168),
@@ -56,7 +56,7 @@ Tensors = list[torch.Tensor]
 
 @dataclass(frozen=True)
 class Unit:
-    """`run(rows)` returns tensors whose first dimension is those of `rows`."""
+    """`run(rows)` returns tensors with one entry of the first dimension for each of `rows`."""
 
     name: str
     run: Callable[[Rows], Tensors]
@@ -102,7 +102,7 @@ def bits(x: torch.Tensor) -> torch.Tensor:
 
 
 def parts(unit: Unit) -> Iterator[Rows]:
-    """Rows alone at places all over, and each size at two places."""
+    """Single rows at places all over, and each size at two places."""
     for i in range(24):
         at = unit.rows * i // 24 + i % 7
         yield slice(min(at, unit.rows - 1), min(at, unit.rows - 1) + 1)
@@ -261,7 +261,7 @@ def _norm_and_cache(source: Source, x: torch.Tensor) -> Callable[[Rows], Tensors
 
 
 def expert_units(source: Source, experts: int = 256, held: int = 32) -> Iterator[Unit]:
-    """Of 256 experts the router knows, `held` are on this rank."""
+    """The router knows 256 experts, of which `held` are on this rank."""
     backend, topk = source.backend, 8
     logits, bias = source.spread(ROWS, experts), source.spread(experts) * 0.01
     limits: dict[str, Any] = {"topk": topk, "num_groups": 8, "topk_groups": 4, "normalise": True, "scale": 2.5}
@@ -397,7 +397,7 @@ def selection_units(source: Source) -> Iterator[Unit]:
 
 
 def attention_units(source: Source) -> Iterator[Unit]:
-    """A query's list alone, wider than it needs, with its length or without."""
+    """A single query's list, wider than it needs, with its length or without."""
     backend, count = source.backend, 640
     lengths = torch.where(
         source.integers(2, count) == 1, TOPK, 1 + source.integers(TOPK, count)

@@ -1,4 +1,4 @@
-"""The clients of a trial: what they ask, what they receive, and how, as streams of an LLM or through a Service."""
+"""The clients of a trial: their requests, and their answers as streams of an LLM or through a Service."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ QUESTIONS = ("How high is the summit?", "When does the bakery open?", "How much 
 
 @dataclass(frozen=True)
 class Work:
-    """A request that trials repeat, and the answer that it gets alone."""
+    """A request that trials repeat, and the answer that it gets on its own."""
 
     prompt: tuple[int, ...]
     params: SamplingParams
@@ -30,7 +30,7 @@ class Work:
 
 @dataclass
 class Outcome:
-    """What a client has received of one request."""
+    """The deltas that a client has received of one request."""
 
     request: Request
     deltas: list[Delta] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Outcome:
         return tuple(token for delta in self.deltas for token in delta.token_ids)
 
     def differs(self, work: Work) -> bool:
-        """Whether the tokens so far are others than the request gets alone."""
+        """Tell whether the tokens so far differ from those that the request gets on its own."""
         return self.tokens != work.tokens[: len(self.tokens)]
 
 
@@ -74,7 +74,7 @@ def demo_prompts(llm: LLM) -> list[list[int]]:
 
 
 def read_streams(llm: LLM, outcomes: list[Outcome], cancel: int | None) -> None:
-    """As interleaved streams of an LLM, of which one may be cancelled."""
+    """Read interleaved streams of an LLM, of which one may be cancelled."""
     streams = [(number, llm._driver.deltas([outcome.request])) for number, outcome in enumerate(outcomes)]
     end = time.monotonic() + SECONDS
     while streams and time.monotonic() < end:
@@ -92,7 +92,7 @@ def read_streams(llm: LLM, outcomes: list[Outcome], cancel: int | None) -> None:
 def read_service(
     service: Service, outcomes: list[Outcome], cancel: int | None, score: Request | None
 ) -> BaseException | None:
-    """Through a Service and an event loop. Returns what scoring a prompt beside them has raised."""
+    """Read through a Service and an event loop. Returns the exception of scoring a prompt at the same time."""
 
     async def read(number: int, stream: Any) -> None:
         async for delta in stream:

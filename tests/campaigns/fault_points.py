@@ -26,8 +26,8 @@ from deepseek_v32.inference.server.service import engine_thread, streams
 from deepseek_v32.inference.server.service.server_log import ServerLog
 from deepseek_v32.inference.text.detokenizer import IncrementalDecoder, StopStrings
 
-# Whom a fault may end: nobody, one request, those that record selections, the requests of its step, the scored prompt, or all.
-Blast = Literal["nobody", "one", "inspected", "step", "job", "all"]
+# Which requests a fault may end: none, one, all that record selections, the requests of its step, the scored prompt, or all.
+Blast = Literal["none", "one", "inspected", "step", "job", "all"]
 
 
 @dataclass(frozen=True)
@@ -63,16 +63,16 @@ POINTS = (
     Point("graph replay", DecodeGraphs, "run", "step", where="graphs"),
     Point("graph inputs", DecodeInputs, "fill", "step", where="graphs"),
     Point("graph capture", DecodeGraphs, "_step", "step", where="graphs"),
-    Point("step", InFlightStep, "__init__", "nobody"),
+    Point("step", InFlightStep, "__init__", "none"),
     Point("read", SampledTokens, "read", "step"),
-    Point("greedy tokens", GreedyTokens, "sample", "nobody", where="graphs"),
+    Point("greedy tokens", GreedyTokens, "sample", "none", where="graphs"),
     Point("greedy read", GreedySample, "read", "step", where="graphs"),
-    Point("sampling in a graph", SamplingGraphs, "sample", "nobody", where="graphs"),
-    Point("stage tokens", Runner, "stage_tokens", "nobody", where="graphs"),
+    Point("sampling in a graph", SamplingGraphs, "sample", "none", where="graphs"),
+    Point("stage tokens", Runner, "stage_tokens", "none", where="graphs"),
     Point("record", SelectionRecorder, "_record", "inspected"),
     Point("recorder fetch", SelectionRecorder, "_fetch", "inspected"),
     Point("recorder read", SelectionRecorder, "_read", "inspected"),
-    Point("sampling", step, "sample_tokens", "nobody"),
+    Point("sampling", step, "sample_tokens", "none"),
     Point("random number", sampler, "noise_key", "one", lambda request, args: args[0].request is request),
     Point("penalties", sampler, "penalise", "one", _among),
     Point("push", RequestState, "_push", "one"),
@@ -81,27 +81,25 @@ POINTS = (
     Point("detokenizer", IncrementalDecoder, "push", "one"),
     Point("last text", IncrementalDecoder, "finish", "one"),
     Point("stop matching", StopStrings, "push", "one"),
-    Point("schedule", Scheduler, "schedule", "nobody"),
-    Point("schedule ahead", Scheduler, "schedule_ahead", "nobody", where="graphs"),
-    Point("batch", Batch, "of", "nobody"),
-    Point("start", Scheduler, "start", "nobody"),
-    Point("commit", Scheduler, "commit", "nobody"),
-    Point("remove", Scheduler, "remove", "nobody"),
-    Point("preempt", Scheduler, "preempt_latest", "nobody"),
-    Point("admit", Scheduler, "_admit", "nobody"),
-    Point("grow", Scheduler, "_grow", "nobody"),
-    Point("allocate", PagePool, "allocate", "nobody"),
-    Point("match", PagePool, "match", "nobody"),
-    Point("register", PagePool, "register", "nobody"),
-    Point("release", PagePool, "release", "nobody"),
-    Point("abort", Engine, "_end", "nobody"),
+    Point("schedule", Scheduler, "schedule", "none"),
+    Point("schedule ahead", Scheduler, "schedule_ahead", "none", where="graphs"),
+    Point("batch", Batch, "of", "none"),
+    Point("start", Scheduler, "start", "none"),
+    Point("commit", Scheduler, "commit", "none"),
+    Point("remove", Scheduler, "remove", "none"),
+    Point("preempt", Scheduler, "preempt_latest", "none"),
+    Point("admit", Scheduler, "_admit", "none"),
+    Point("grow", Scheduler, "_grow", "none"),
+    Point("allocate", PagePool, "allocate", "none"),
+    Point("match", PagePool, "match", "none"),
+    Point("register", PagePool, "register", "none"),
+    Point("release", PagePool, "release", "none"),
+    Point("abort", Engine, "_end", "none"),
     Point("queue", Scheduler, "add", "one", where="service"),
-    Point("stats", Engine, "stats", "nobody", where="service"),
-    Point("observer", ServerLog, "first_token", "nobody", where="service"),
-    Point("request log", ServerLog, "finished", "nobody", where="service"),
-    Point(
-        "stream delivery", BaseEventLoop, "call_soon_threadsafe", "nobody", None, _puts, before=True, where="service"
-    ),
+    Point("stats", Engine, "stats", "none", where="service"),
+    Point("observer", ServerLog, "first_token", "none", where="service"),
+    Point("request log", ServerLog, "finished", "none", where="service"),
+    Point("stream delivery", BaseEventLoop, "call_soon_threadsafe", "none", None, _puts, before=True, where="service"),
     Point("scoring", scoring, "token_logprobs", "job", where="service"),
     Point("pages for scoring", Scheduler, "take_pages", "job", where="service"),
     Point("engine thread", engine_thread.EngineThread, "turn", "all", where="service"),

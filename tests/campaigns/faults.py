@@ -1,7 +1,4 @@
-"""Injects faults into the engine and its service, one a trial, and checks whom each has ended.
-
-    cd scripts && python -m campaigns.faults --count 1000                 # the demo model; ends in a line of JSON
-    cd scripts && python -m campaigns.faults --count 200 --precision fp8  # on a GPU
+"""Campaign: faults are injected into the engine and its service, one in each trial. Each ends only the requests that it concerns.
 
 In each trial several requests run together: greedy, with penalties, random with a seed, with log-probabilities, stop strings and
 recorded selections, sharing prefixes, with so few pages that some are preempted; one may be cancelled, and a prompt may be scored.
@@ -9,12 +6,10 @@ They are interleaved streams of an LLM, or come through a Service, from threads 
 fault_points.py a call raises, before or after its work; where the point is about one request, every such call of that request.
 
 A trial has failed if a request does not end, one ends in an error that the fault must not reach, one gets other tokens than it
-gets alone, a page is lost, or the engine does not answer afterwards. In other precisions than exact, where what else is in the
-batch may change a token, other tokens are only counted.
+gets on its own, a page is lost, or the engine does not answer afterwards. In other precisions than exact the rest of the batch may
+change a token: other tokens are only counted.
 """
 
-import argparse
-import json
 import logging
 import math
 import random
@@ -52,7 +47,7 @@ class Campaign:
 
     def __init__(self, llm: LLM, prompts: Sequence[Sequence[int]], seed: int) -> None:
         self.llm, self.rng = llm, random.Random(seed)
-        self.exact, self.different = llm.precision == "exact", 0  # requests that got other tokens than alone
+        self.exact, self.different = llm.precision == "exact", 0  # requests that got other tokens than on their own
         self.graphs = getattr(llm.engine.runner, "graphs", None)
         self.reach = dict.fromkeys([point.name for point in POINTS], 12)  # by point: about how many calls a trial makes
         self.works = []
@@ -66,11 +61,11 @@ class Campaign:
             self.works.append(Work(tuple(prompt), params, inspect, tuple(alone.token_ids)))
 
     def points(self) -> list[Point]:
-        """Those that this engine passes."""
+        """The points that this engine passes."""
         return [point for point in POINTS if point.where != "graphs" or self.graphs is not None]
 
     def trial(self, point: Point) -> tuple[bool, list[str]]:
-        """Whether the fault has struck, and what is wrong afterwards."""
+        """Run a trial. Returns whether the fault has struck, and complaints."""
         rng, llm = self.rng, self.llm
         runner_with_graphs: Any = llm.engine.runner
         if self.graphs is not None:
@@ -79,7 +74,7 @@ class Campaign:
                 self.graphs._buckets.clear()
         llm.engine.pool.clear()  # so that prefixes are written and found anew
         works = rng.sample(self.works, min(TOGETHER, len(self.works)))
-        outcomes = [Outcome(llm.engine.make_request(work.prompt, work.params, work.inspect)) for work in works]
+        outcomes = [Outcome(llm.engine.requests.from_tokens(work.prompt, work.params, work.inspect)) for work in works]
         error = SystemExit if point.name == "engine thread" else rng.choice(ERRORS)
         at = rng.randrange(1, 3) if point.concerns else int(self.reach[point.name] ** rng.random()) - 1
         after = not point.before and rng.random() < 0.5
@@ -91,7 +86,7 @@ class Campaign:
         in_service = point.where == "service" or rng.random() < 0.5
         score = None
         if in_service and (point.blast == "job" or rng.random() < 0.3):
-            score = llm.engine.make_request(works[0].prompt, min_new_tokens=0)
+            score = llm.engine.requests.from_tokens(works[0].prompt, min_new_tokens=0)
         scored, wrong = None, []
         try:
             if in_service:
@@ -123,19 +118,19 @@ class Campaign:
             if outcome.differs(work):
                 self.different += 1
                 if self.exact:
-                    wrong.append(f"request {number} got {outcome.tokens}; alone it gets {work.tokens}")
+                    wrong.append(f"request {number} got {outcome.tokens}; on its own it gets {work.tokens}")
             if outcome.ended and outcome.deltas[-1].finish_reason == "error":
                 failed.add(outcome.request.id)
                 if not outcome.error:
                     wrong.append(f"request {number} ended in an error without a text")
         may = {
-            "nobody": set(),
+            "none": set(),
             "job": set(),
             "one": failed if len(failed) <= 1 else set(),
             "inspected": {outcome.request.id for outcome in outcomes if outcome.request.inspect},
             "step": injection.step,
             "all": failed,
-        }[injection.point.blast if injection.struck else "nobody"]
+        }[injection.point.blast if injection.struck else "none"]
         if injection.point.concerns is not None:
             may = {injection.victim.id}
         if failed - may:
@@ -144,7 +139,7 @@ class Campaign:
         return wrong
 
     def _after(self, work: Work) -> list[str]:
-        """Whether pages are lost, and whether the engine still answers."""
+        """Complaints about lost pages, or about an engine that no longer answers."""
         engine, wrong = self.llm.engine, []
         for id in list(engine._states):  # left by a thread that has died
             engine.abort(id)
@@ -155,7 +150,9 @@ class Campaign:
                 wrong.append(f"{engine.pool.used} pages are lost")
             [again] = self.llm.generate([work.prompt], work.params)
             if again.error is not None or (self.exact and tuple(again.token_ids) != work.tokens):
-                wrong.append(f"afterwards a request got {again.token_ids}, {again.error}; alone it gets {work.tokens}")
+                wrong.append(
+                    f"afterwards a request got {again.token_ids}, {again.error}; on its own it gets {work.tokens}"
+                )
         except Exception as error:
             wrong.append(f"afterwards: {error!r}")
         return wrong
@@ -172,7 +169,7 @@ def run(
 
     seconds: fewer faults, if they take longer. A point that no trial reaches any more ends the campaign, and is a failure.
     Returns trials, points (faults by point), unstruck (trials that ended before the fault's turn came), different_answers
-    (requests that got other tokens than alone: failures in exact precision) and failures.
+    (requests that got other tokens than on their own: failures in exact precision) and failures.
     """
     llm = load() if llm is None else llm
     campaign = Campaign(llm, demo_prompts(llm) if prompts is None else prompts, seed)
@@ -213,30 +210,3 @@ def load(device: str | None = "cpu", precision: Precision | None = None) -> LLM:
         )
     finally:
         vars(runner)["can_capture"] = can_capture
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=1000, help="faults (default: %(default)s)")
-    parser.add_argument(
-        "--seconds", type=float, default=math.inf, help="end after this time (default: when all are done)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    parser.add_argument("--device", help="cpu or cuda (default: cuda where there is a GPU)")
-    parser.add_argument(
-        "--precision", choices=("exact", "bf16", "fp8"), help="default: exact on a CPU, as stored on a GPU"
-    )
-    arguments = parser.parse_args()
-    device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    llm = load(device, arguments.precision)
-    result = run(arguments.seed, arguments.count, llm, seconds=arguments.seconds)
-    on_gpu = llm.device.type == "cuda"
-    result["machine"] = (
-        f"{torch.cuda.get_device_name() if on_gpu else 'CPU'}, torch {torch.__version__}, {llm.precision}"
-    )
-    print(json.dumps(result))
-    raise SystemExit(1 if result["failures"] else None)
-
-
-if __name__ == "__main__":
-    main()

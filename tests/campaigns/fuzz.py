@@ -27,7 +27,7 @@ CHAT_STATUS = {200, 206, 304, 307, 416}
 
 
 class Declared:
-    """What the document allows."""
+    """The answers that the document allows."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         self._paths = {
@@ -63,7 +63,7 @@ def is_complete(data: bytes) -> tuple[bool, str, str]:
 
 
 def complaint(response: Response, method: str, declared: set[int], is_chat: bool, is_whole: bool) -> str | None:
-    """What is wrong with an answer to a complete request, in one line; None if nothing is."""
+    """Say in one line what is wrong with an answer to a complete request; None if nothing is."""
     status, headers = response.status, response.headers
     if status is None:
         return "no answer" if not response.received else "an answer that is not HTTP"

@@ -30,7 +30,7 @@ UNCLEAN = re.compile(
 
 @dataclass(frozen=True)
 class Response:
-    """What a server sent. `is_closed`: the response is whole, or the connection was closed; else the time was over."""
+    """A server's response. `is_closed`: the response is whole, or the connection was closed; else the time was over."""
 
     received: bytes
     is_closed: bool
@@ -56,7 +56,7 @@ class Response:
         return {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
     def is_whole(self, of_head: bool) -> bool:
-        """Whether the whole response is there; `of_head`: it answers HEAD and has no body."""
+        """Tell whether the whole response is there; `of_head`: it answers HEAD and has no body."""
         if self.status is None or b"\r\n\r\n" not in self.final:
             return False
         body = self.final.partition(b"\r\n\r\n")[2]
@@ -81,7 +81,7 @@ class Response:
 
 @dataclass
 class LiveServer:
-    """Where a server is, and what can be seen of it from outside."""
+    """A server's address, and a view of it from outside."""
 
     host: str
     port: int

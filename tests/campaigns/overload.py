@@ -12,7 +12,7 @@ CAPACITY = 64
 CLIENTS = 20 * CAPACITY
 ARGUMENTS = ("--no-chat", "--max-sequences", CAPACITY // 2, "--max-queue", CAPACITY // 2, "--max-model-len", 1024,
              "--connections-per-peer", 0)  # fmt: skip
-# Much less than Retry-After, because refusals are wanted.
+# Much less than Retry-After, so that requests are refused.
 PAUSE = 0.2
 
 

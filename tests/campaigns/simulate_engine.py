@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def prepare_process() -> None:
-    """One thread each; no log; and the garbage collector leaves PyTorch's million objects alone."""
+    """One thread each; no log; and the garbage collector skips PyTorch's million objects."""
     importlib.import_module("torch").set_num_threads(1)
     importlib.import_module("simulation.world")
     logging.disable(logging.CRITICAL)

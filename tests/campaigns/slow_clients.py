@@ -64,7 +64,7 @@ async def slow_heads(count: int, server: LiveServer) -> dict[str, Any]:
 
 
 async def slow_readers(count: int, server: LiveServer, waits: bool, asked: int = 5) -> dict[str, Any]:
-    """`count` streams that nobody reads, while others ask. `waits`: until the server has ended them."""
+    """`count` unread streams, while others ask. `waits`: until the server has ended them."""
     failures: list[dict[str, Any]] = []
     # The caches of that many streams must be in memory before.
     await asyncio.gather(
@@ -90,9 +90,7 @@ async def slow_readers(count: int, server: LiveServer, waits: bool, asked: int =
         if answered < asked:
             failures.append({"why": f"{answered} of {asked} others were answered; expected all"})
         if waits and not await server.idle(STALLED_SECONDS + FILL_SECONDS):
-            failures.append(
-                {"why": f"streams that nobody reads still run after {STALLED_SECONDS + FILL_SECONDS:.0f} s"}
-            )
+            failures.append({"why": f"unread streams still run after {STALLED_SECONDS + FILL_SECONDS:.0f} s"})
     after = server.memory()
     for connection in deaf:
         connection.close()
@@ -100,7 +98,7 @@ async def slow_readers(count: int, server: LiveServer, waits: bool, asked: int =
         failures.append({"why": "the server is not idle 60 s after the clients have gone"})
     growth = None if before is None or after is None else round(after - before, 1)
     if growth is not None and growth > 50 + MIB_PER_READER * count:
-        failures.append({"why": f"memory grew by {growth} MiB with {count} streams that nobody reads"})
+        failures.append({"why": f"memory grew by {growth} MiB with {count} unread streams"})
     return {
         "streams": count, "waited_for_their_end": waits, "memory_growth_mib": growth,
         "probe_p99_s": round(quantile(probe.seconds, 0.99), 4), "failures": failures,
@@ -126,7 +124,7 @@ async def cancelled_streams(seed: int, count: int, server: LiveServer) -> dict[s
 
 
 def run(seed: int, count: int, *, waits: bool = True) -> dict[str, Any]:
-    """`count` half heads, a twentieth as many streams that nobody reads, half as many cancelled ones; on a server of its own."""
+    """`count` half heads, a twentieth as many unread streams, half as many cancelled ones; on a server of its own."""
 
     async def all_three() -> dict[str, Any]:
         parts = {

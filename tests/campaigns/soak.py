@@ -1,18 +1,12 @@
-"""Many clients of one service with --check-cache on: does it answer as alone, end every request, give all pages back, and not grow?
-
-    cd scripts; python -m campaigns.soak --seed 1 --seconds 60
-    cd scripts; python -m campaigns.soak --precision exact --seconds 100 --clients 48     # on a GPU
+"""Campaign: many clients of one service with --check-cache on. Answers stay right, requests end, pages return, memory stays flat.
 
 Each client asks one thing after the other: greedy questions about conversations of the demo, which share their beginnings; sampled
 answers to random tokens; requests that it leaves after some tokens; and prompts to score. There are so few pages that requests are
-preempted. In exact precision every greedy answer is compared with the one that the engine gives to the same prompt alone, without
-checks and reuse; in other precisions, where what else is in the batch may change a token, differing answers are only counted. Ends
-in one JSON line; the exit status is 1 if `failures` is not empty.
+preempted. In exact precision every greedy answer is compared with the one that the engine gives to the same prompt on its own,
+without checks and reuse. In other precisions the rest of the batch may change a token: differing answers are only counted.
 """
 
-import argparse
 import asyncio
-import json
 import random
 import threading
 import time
@@ -54,7 +48,7 @@ def memory(llm: LLM) -> dict[str, float]:
 
 
 class Load:
-    """What the clients do, and what they have seen."""
+    """The clients' work, and its results."""
 
     def __init__(self, service: Service, prompts: list[list[int]], answers: list[list[int]], deadline: float) -> None:
         self.service, self.prompts, self.answers, self.deadline = service, prompts, answers, deadline
@@ -88,7 +82,7 @@ class Load:
             with self._lock:
                 self.different += 1
             if self.service.llm.precision == "exact":
-                self._fail(f"question {number} is answered {last.completion.text!r}, unlike alone")
+                self._fail(f"question {number} is answered {last.completion.text!r}, unlike on its own")
 
     def _random(self, rng: random.Random) -> tuple[list[int], SamplingParams]:
         """A prompt of random tokens, perhaps after a beginning that others have, and its parameters."""
@@ -115,7 +109,7 @@ class Load:
                     return
 
     def _scored(self, rng: random.Random) -> None:
-        request = self.service.make_request(self._random(rng)[0])
+        request = self.service.requests.from_tokens(self._random(rng)[0])
         scores = asyncio.run(self.service.score(request))
         if len(scores) != len(request.prompt) - 1:
             self._fail(f"scored: {len(scores)} of {len(request.prompt)} tokens")
@@ -131,7 +125,7 @@ def run(
     prompts: int = 24,
     pages: int = 160,
 ) -> dict[str, Any]:
-    """One soak of the demo for this long; the answers of each prompt alone are computed before."""
+    """One soak of the demo for this long, after each prompt's expected answer has been computed."""
     llm = LLM(device=device, precision=precision, page_count=pages, max_sequences=clients, check_cache=True)
     asked = questions(llm, seed, prompts)
     alone = LLM.from_model(
@@ -171,9 +165,6 @@ def run(
                 f"{name} memory grew from {marks['a third'][name]} to {marks['end'][name]} MiB; expected at most {most} more"
             )
     return {
-        "campaign": "soak",
-        "seed": seed,
-        "seconds": seconds,
         "device": torch.cuda.get_device_name(llm.device) if llm.device.type == "cuda" else "cpu",
         "precision": llm.precision,
         "requests": dict(load.ends),
@@ -187,21 +178,3 @@ def run(
         "mib": marks,
         "failures": failures,
     }
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=60, help="default: %(default)s")
-    parser.add_argument("--device", help="cpu or cuda (default: cuda where there is a GPU)")
-    parser.add_argument("--precision", choices=("exact", "bf16", "fp8"))
-    parser.add_argument("--clients", type=int, default=12, help="default: %(default)s")
-    parser.add_argument("--prompts", type=int, default=24, help="questions (default: %(default)s)")
-    parser.add_argument("--pages", type=int, default=160, help="of 64 tokens (default: %(default)s)")
-    result = run(**vars(parser.parse_args()))
-    print(json.dumps(result))
-    raise SystemExit(1 if result["failures"] else 0)
-
-
-if __name__ == "__main__":
-    main()

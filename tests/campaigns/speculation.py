@@ -1,18 +1,18 @@
 """Does speculative decoding change nothing but the speed? Answers with drafts against answers of plain decoding, by seed.
 
-    cd scripts; python -m campaigns.speculation --first 0 --count 20            # CPU, exact precision
-    cd scripts; python -m campaigns.speculation --device cuda --scale 8 --sampled 0.17 --first 0 --count 125 --seconds 600
-    cd scripts; python -m campaigns.speculation --device cuda --precision fp8 --deterministic --scale 8 --sampled 0.17 --count 125
+    cd tests; python -m campaigns.speculation --first 0 --count 20            # CPU, exact precision
+    cd tests; python -m campaigns.speculation --device cuda --scale 8 --sampled 0.17 --first 0 --count 125 --seconds 600
+    cd tests; python -m campaigns.speculation --device cuda --precision fp8 --deterministic --scale 8 --sampled 0.17 --count 125
 
-A case has 1 to 4 drafts, its own limits (steps of a few tokens, few pages, few sequences), and a dozen requests: prompts that share
-their beginnings, greedy and sampled with temperature, top_k, top_p, min_p and penalties, with stop tokens and log-probabilities.
-Some are cancelled, requests arrive while others run, and one is preempted now and then. Each answer is compared with the one that
-an engine without drafts gives to the same request: the tokens, the reason for its end, and log-probabilities within 1e-4; of a
-cancelled request, the tokens that it has. --scale makes cases larger, for GPUs: so many times the requests, sequences, pages and
-tokens a step. In fp32, steps of other sizes round differently, so log-probabilities that differ by more
-than 1e-5 are counted, and with --control so are those of the same case without drafts. With --deterministic all must have equal
-bits. --lines prints a JSON line after each case, so that an interrupted run leaves what it found. Ends in a JSON line of all cases;
-the exit status is 1 if anything differs.
+A case has 1 to 4 drafts, its own limits (steps of a few tokens, few pages, few sequences), and a dozen requests: prompts that
+share their beginnings, greedy and sampled with temperature, top_k, top_p, min_p and penalties, with stop tokens and
+log-probabilities. Some are cancelled, requests arrive while others run, and one is preempted now and then. Each answer is
+compared with the one that an engine without drafts gives to the same request: the tokens, the reason for its end, and
+log-probabilities within 1e-4; of a cancelled request, the tokens that it has. --scale multiplies the requests, sequences, pages
+and tokens a step of a case, for GPUs. In fp32, steps of other sizes round differently, so log-probabilities that differ by more
+than 1e-5 are counted, and with --control also in the same case without drafts. With --deterministic all must have equal bits.
+--lines prints a JSON line after each case, so that an interrupted run leaves what it found. Ends in a JSON line of all cases; the
+exit status is 1 if anything differs.
 """
 
 import argparse
@@ -43,7 +43,7 @@ ROUNDING, TOLERANCE = (
 
 @dataclass
 class Answer:
-    """What a request has got."""
+    """The output of a request."""
 
     tokens: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
@@ -157,7 +157,7 @@ def rounding(plain: list[Answer], others: list[Answer]) -> tuple[int, int, float
 
 @dataclass
 class Findings:
-    """What the cases of a campaign have shown."""
+    """The results of a campaign's cases."""
 
     counts: Counter[str] = field(default_factory=Counter)
     apart: dict[str, float] = field(default_factory=dict)  # by kind of run: the largest difference of log-probabilities

@@ -1,4 +1,4 @@
-"""Campaigns: SIGTERM under load, and kill −9 of a rank. Every request ends as declared, and nothing stays behind."""
+"""Campaigns: SIGTERM under load, and kill −9 of a rank. Every request ends as declared, and nothing is left."""
 
 import asyncio
 import contextlib
@@ -130,7 +130,7 @@ def kill_a_rank(victim: int, seed: int) -> list[dict[str, Any]]:
                 failures.append({"why": f"the other rank's log: {log[-800:]!r}; expected one line of the error"})
             with contextlib.suppress(OSError):
                 socket.create_connection((server.host, server.port), timeout=1).close()
-                failures.append({"why": "somebody still listens on the server's port"})
+                failures.append({"why": "a process still listens on the server's port"})
         finally:
             for process in ranks:
                 with contextlib.suppress(ProcessLookupError):

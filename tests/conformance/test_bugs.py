@@ -29,13 +29,12 @@ def test_a_bug_changes_the_log_probabilities(
     bug: Bug, precision: str, right: Callable[[str], tuple[LLM, Trace]]
 ) -> None:
     llm, trace = right(precision)
-    logits = trace.stages["logits"].log_softmax(-1)
+    # A pass of the same length: on processors without AVX-512, a row of a product depends on how many rows there are.
+    before = llm.logits(text(20))
     with bug.seed():
         wrong = llm.logits(text()).log_softmax(-1)
-    assert (logits - wrong).abs().max() > EFFECT
-    assert torch.equal(logits[:20], llm.logits(text(20)).log_softmax(-1)) or precision == "exact", (
-        "it is gone afterwards"
-    )
+    assert (trace.stages["logits"].log_softmax(-1) - wrong).abs().max() > EFFECT
+    assert torch.equal(before, llm.logits(text(20))), "the bug is gone afterwards"
 
 
 def test_names_and_references() -> None:

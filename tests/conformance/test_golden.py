@@ -8,7 +8,7 @@ import pytest
 from make_conformance_checkpoint import write_twin
 from trace_transformers import load as load_transformers
 
-from conformance.verdicts import in_short
+from conformance.verdicts import in_short, replayed, room
 from deepseek_v32.inference.conformance import golden as golden_files
 from deepseek_v32.inference.conformance.golden import (
     FIELDS,
@@ -17,11 +17,9 @@ from deepseek_v32.inference.conformance.golden import (
     TEN_TIMES,
     Golden,
     KnownBug,
-    Reply,
     load,
     save,
 )
-from deepseek_v32.inference.conformance.probe import Observation
 from deepseek_v32.inference.conformance.verdict import judge
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.inference.text.messages import encode_messages
@@ -111,21 +109,6 @@ def test_the_questions_reach_past_the_selection_and_the_pages(golden):
     assert {item.group for item in golden.items} == {"score", "decode", "reuse", "batch", "chat"}
 
 
-def replayed(golden: Golden, change: np.ndarray, fields: dict) -> Observation:
-    """A server whose answers are the golden ones, changed so."""
-    seen = Observation("replayed")
-    for item in golden.items:
-        values = iter((golden.logprobs + change)[golden.slices[item.name]].tolist())
-        logprobs, top = [], []
-        for number in range(len(item.answer)):
-            logprobs.append(next(values))
-            top.append({other: next(values) for other in (item.others[number] if item.others else ())})
-        seen.replies[item.name] = Reply(
-            item.answer, tuple(logprobs), tuple(top), **item.fields | fields.get(item.name, {})
-        )
-    return seen
-
-
 def test_the_golden_answers_are_right(golden):
     none = np.zeros_like(golden.logprobs)
     verdict = judge(golden, replayed(golden, none, {}))
@@ -210,6 +193,12 @@ def test_every_known_bug_is_named_by_its_own_answers(golden, evidence):
         evidence(row, f"{golden.checkpoint}, {bug.name}", bug=bug.name, **in_short(verdict))
         if golden.counts(bug) or verdict.kind != "right":
             assert verdict.kind == "bug" and bug.name in named and len(named) <= 2, (bug.name, named)
+
+
+def test_a_third_bug_is_far_from_being_named(golden):
+    """From processor to processor, a similarity changes by 0.01."""
+    rooms = {bug.name: room(golden, bug.name) for bug in golden.bugs if golden.counts(bug)}
+    assert min(rooms.values()) > 0.05, rooms
 
 
 def test_saved_and_loaded_alike(golden, tmp_path: Path):

@@ -162,3 +162,18 @@ def test_a_bug_that_does_not_count_has_to_be_more_similar(size, kind):
     verdict = judge(golden, observed(RIGHT + some))
     assert verdict.kind == kind and 0.45 < verdict.matches[0].similarity < 0.6
     assert judge(golden, observed(RIGHT + bug.change)).named == 1
+
+
+def test_one_token_does_not_name_a_bug_that_does_not_count():
+    """There, rounding may choose the experts that the bug chooses. A bug that counts changes it by more than that."""
+    few = np.zeros_like(RIGHT)
+    few[[3, 50, 60, 90]] = 0.45, 0.2, -0.2, 0.2  # up to 9 times the noise
+    for factor, kind in ((1, "right"), (10, "bug")):
+        bug = KnownBug("of few tokens", few * factor, {}, EVERYWHERE)
+        golden = replace(GOLDEN, bugs=(bug,))
+        assert golden.counts(bug) == (kind == "bug")
+        one = np.where(np.arange(len(RIGHT)) == 3, bug.change, 0)
+        verdict = judge(golden, observed(RIGHT + one))
+        assert verdict.named == (kind == "bug")
+        assert verdict.matches[0].similarity > (0.6 if kind == "right" else 0.45)
+        assert judge(golden, observed(RIGHT + bug.change)).named == 1

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import numpy as np
+
 from conformance.neighbours import neighbours
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.conformance.golden import Golden
-from deepseek_v32.inference.conformance.probe import Client, Probe
-from deepseek_v32.inference.conformance.verdict import Verdict, judge
+from deepseek_v32.inference.conformance.golden import Golden, Reply
+from deepseek_v32.inference.conformance.probe import Client, Observation, Probe
+from deepseek_v32.inference.conformance.verdict import TWINS, Verdict, judge
 from golden.servers import serving
 
 
@@ -21,6 +23,35 @@ def probed_in_batches(llm: LLM, golden: Golden, sequences: int) -> Verdict:
         verdict = probed(address, golden)
     assert max(running, default=0) >= min(sequences, 1 + others), "the batches were small"
     return verdict
+
+
+def replayed(golden: Golden, change: np.ndarray, fields: dict) -> Observation:
+    """A server whose answers are the golden ones, changed so."""
+    seen = Observation("replayed")
+    for item in golden.items:
+        values = iter((golden.logprobs + change)[golden.slices[item.name]].tolist())
+        logprobs, top = [], []
+        for number in range(len(item.answer)):
+            logprobs.append(next(values))
+            top.append({other: next(values) for other in (item.others[number] if item.others else ())})
+        seen.replies[item.name] = Reply(
+            item.answer, tuple(logprobs), tuple(top), **item.fields | fields.get(item.name, {})
+        )
+    return seen
+
+
+def room(golden: Golden, name: str) -> float:
+    """How much less similar a third bug is, at least, than one that would be named with a bug and its twin.
+
+    Of replays of the bug's answers, exact and with what rounding to bf16 changes. Negative: three are named.
+    """
+    bug = next(bug for bug in golden.bugs if bug.name == name)
+    found = []
+    for logprobs in (golden.logprobs, golden.rounded[0]):
+        matches = judge(golden, replayed(golden, bug.change + logprobs - golden.logprobs, bug.fields)).matches
+        others = sorted(match.similarity for match in matches if match.name != name)
+        found.append(max(match.similarity for match in matches) - TWINS - others[-2])
+    return min(found)
 
 
 def in_short(verdict: Verdict) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What goes into the golden files: the right answers, their noise, and what seeded bugs change."""
+"""The contents of the golden files: the right answers, their noise, and what seeded bugs change."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -19,8 +19,8 @@ from .bugs.bug import Bug
 from .right_engines import FP8_INDEXER, VARIANTS, transformers_logprobs
 from .servers import observe
 
-OTHERS = 3  # beside each token of an answer
-BROKEN = "\ufffd"  # the text of every token that is part of a character: nobody can tell which one is meant
+OTHERS = 3  # alternatives to each token of an answer
+BROKEN = "\ufffd"  # the text of every token that is part of a character: no one can tell which one is meant
 CHAT = "chat-"  # how the names of those bugs begin that change nothing but the chat format and its parsers
 TRANSFORMERS = "bf16, transformers"
 # The most precise first. Engines that run a model in bf16 have an indexer in FP8 all the same.
@@ -66,7 +66,7 @@ def precision_of(bug: Bug) -> str:
 
 
 def ask(model: Path, items: Sequence[Item], of_forward_passes: tuple[str, ...], who: str) -> Observation | np.ndarray:
-    """What one of RIGHT, or this engine with one of BUGS, says to the questions. Of transformers: its log-probabilities alone."""
+    """The answers of one of RIGHT, or of this engine with one of BUGS. From transformers only log-probabilities."""
     if who == TRANSFORMERS:
         theirs = load_transformers(model, torch.bfloat16)
         tokenizer = Tokenizer.from_directory(model)
@@ -94,7 +94,7 @@ def golden_of(title: str, items: tuple[Item, ...], right: Observation, said: Map
 
 
 def known_bug(golden: Golden, bug: Bug, of_forward_passes: tuple[str, ...], seen: Observation) -> KnownBug:
-    """What a bug changes."""
+    """The changes of a bug: of log-probabilities, and of fields."""
     items, groups = golden.items, groups_of(bug, of_forward_passes)
     change = logprobs_of(items, seen) - golden.logprobs
     if bug.name.startswith(CHAT):  # the rest is as it should be

@@ -1,4 +1,4 @@
-"""How much of a greedy answer is certain: ahead of all other tokens by far, in every arithmetic that is right."""
+"""The certain part of a greedy answer: tokens that are far ahead of all others in every correct arithmetic."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -49,17 +49,17 @@ class Jury:
         return self.exact.answer(tokens, most)
 
     def token_ids(self, messages: list[dict[str, Any]], **chat: Any) -> list[int]:
-        """What the chat format makes of a conversation."""
+        """The prompt that the chat format makes of a conversation."""
         found: list[int] = self.exact.llm.chat_token_ids(messages, **chat)
         return found
 
     def count_margins(self, tokens: Sequence[int], most: int = LONGEST, margin: float = MARGIN) -> int:
-        """How many tokens of the right answer come before the first that is not ahead of the next one by `margin` nats."""
+        """Count the right answer's tokens before the first that is not ahead of the next one by `margin` nats."""
         margins = margins_of(self.answer(tokens, most))
         return next((place for place, gap in enumerate(margins) if gap < margin), len(margins))
 
     def count_certain(self, tokens: Sequence[int]) -> int:
-        """How many of them come before the first that is not ahead by STEADY times what rounding changes the margin by."""
+        """Count the tokens before the first whose margin is below STEADY times its change by rounding."""
         right, count = self.answer(tokens, LONGEST), self.count_margins(tokens)
         for judge in self.rounding:
             if count:
@@ -79,13 +79,13 @@ def jury(model: Path) -> Jury:
 
 
 def margins_of(completion: Completion) -> list[float]:
-    """By place, how far the likeliest token is ahead of the next one, in nats."""
+    """The margin of the likeliest token over the next one, in nats, by place."""
     assert completion.logprobs is not None
     return [entry.top[0][1] - entry.top[1][1] for entry in completion.logprobs]
 
 
 def count_steady(right: Sequence[int], margins: Sequence[float], other: Sequence[int], others: Sequence[float]) -> int:
-    """How many tokens of `right` another engine says as well, both margins at least STEADY times their difference."""
+    """Count the tokens of `right` that another engine gives too, with both margins at least STEADY times their difference."""
     places = zip(right, margins, other, others, strict=False)
     for place, (token, margin, said, rounded) in enumerate(places):
         if token != said or min(margin, rounded) < STEADY * abs(margin - rounded):

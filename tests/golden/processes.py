@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-CALLS = 6  # after which a process ends: memory that engines leave behind in it adds up
+CALLS = 6  # after which a process ends: the memory that engines do not give back adds up
 
 
 class Processes:

@@ -170,7 +170,7 @@ def _going_on(engines: Jury, conversation: Conversation, turn: int) -> list[dict
 def _item(
     engines: Jury, name: str, group: Any, messages: list[dict[str, Any]], length: int | None = None, **chat: Any
 ) -> Item:
-    """An item without its answer, of which `length` tokens are asked, or those that are certain."""
+    """An item without its answer, which asks for `length` tokens, or for the certain ones."""
     tokens = engines.token_ids(messages, **chat)
     tools = chat.pop("tools", None) or ()
     length = length or max(engines.count_certain(tokens), 1)
@@ -220,13 +220,13 @@ def _chat(engines: Jury) -> Iterator[Item]:
 
 
 def _whole(engines: Jury, name: str, messages: list[dict[str, Any]], **chat: Any) -> Item:
-    """An item whose answer is asked to its end, because it is parsed."""
+    """An item that asks for a whole answer, because it is parsed."""
     length = len(engines.answer(engines.token_ids(messages, **chat), LONGEST_CALL).token_ids)
     return _item(engines, name, "chat", messages, length + 1, **chat)
 
 
 def _is_whole(engines: Jury, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> bool:
-    """Whether the answer, to its end, is one with a wide margin."""
+    """Tell whether the whole answer has a wide margin."""
     tokens = engines.token_ids(messages, tools=tools)
     completion = engines.answer(tokens, LONGEST_CALL)
     certain = engines.count_margins(tokens, LONGEST_CALL, CALL_MARGIN)

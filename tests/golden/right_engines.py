@@ -62,7 +62,7 @@ VARIANTS = {
 
 @torch.inference_mode()
 def transformers_logprobs(model: Any, tokenizer: Tokenizer, item: Item) -> np.ndarray:
-    """fp32 [item.size]: what transformers' deepseek_v32 gives a right answer's tokens and the others beside them, in one pass."""
+    """fp32 [item.size]: what transformers' deepseek_v32 gives a right answer's tokens and their alternatives, in one pass."""
     ids = {tokenizer.decode([token], skip_special_tokens=False): token for token in range(tokenizer.vocab_size)}
     tokens, following = list(item.tokens), list(item.tokens[1:])
     if item.group != "score":
@@ -70,7 +70,7 @@ def transformers_logprobs(model: Any, tokenizer: Tokenizer, item: Item) -> np.nd
         tokens += following[:-1]
     rows = model(torch.tensor([tokens])).logits[0, -len(following) - (item.group == "score") :].float().log_softmax(-1)
     others = item.others or ((),) * len(following)
-    places = zip(rows, following, others, strict=False)  # a text's last row is of the token behind it
+    places = zip(rows, following, others, strict=False)  # a text's last row is for the token after it
     values = [row[[token, *(ids[text] for text in beside)]] for row, token, beside in places]
     found: np.ndarray = torch.cat(values).numpy()
     return found

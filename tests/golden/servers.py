@@ -18,7 +18,7 @@ from deepseek_v32.inference.server.service.service import Service
 
 SIZES: dict[str, Any] = {"max_model_len": 4096, "page_count": 256}
 # Without drafts: how many there are depends on measured times, and on them what a bug of the caches does. Prompts are cut into
-# chunks of this size alone, as other engines cut them, and not by measured times: what bugs of chunks do depends on their sizes.
+# chunks of this one size, as other engines cut them, and not by measured times: what bugs of chunks do depends on their sizes.
 PLAIN = SIZES | {"speculative_tokens": 0, "max_batch_tokens": 2048}
 
 
@@ -41,7 +41,7 @@ def serving(llm: LLM, step_times: StepTimes | None = None) -> Iterator[str]:
 
 
 def observe(model: Path, items: Sequence[Item], precision: Any, **options: Any) -> Observation:
-    """What the probe sees of a new engine with the checkpoint, which decodes a token at a time and measures no times."""
+    """The probe's view of a new engine with the checkpoint, which decodes a token at a time and measures no times."""
     llm = LLM(model, device="cpu", precision=precision, **PLAIN | options)
     try:
         with serving(llm, UNBOUNDED) as address:

@@ -20,13 +20,13 @@ Parts = dict[str, str]  # by name, the text of a part of the document
 
 
 def effects(golden: Golden) -> dict[str, tuple[float, int]]:
-    """By declared bug: its largest change in units of the noise of all right engines, and how many answers it changes."""
+    """Each declared bug's largest change, in units of the noise of all right engines, and the number of answers that it changes."""
     known = {bug.name: (golden.times_the_noise(bug), len(bug.fields)) for bug in golden.bugs}
     return known | {name: (times, 0) for name, times in golden.left_out.items()}
 
 
 def bug_tables() -> Parts:
-    """How many bugs count, and what each of them changes."""
+    """The table of the bugs that count, and what each of them changes."""
     goldens = {name: load(name) for name in NAMES}
     return {"counts": _counts(goldens), "bugs": _bugs({name: effects(golden) for name, golden in goldens.items()})}
 
@@ -55,7 +55,7 @@ def _counts(goldens: Mapping[str, Golden]) -> str:
             _paragraph(
                 f"The demo's golden files have {len(goldens['demo'].bugs)} bugs and the wide checkpoint's "
                 f"{len(goldens['wide'].bugs)}, because a bug is kept if it changes something by five times the noise of engines "
-                "that round as the server does. On a server in fp8 those of the demo that do not count may be lost in the noise: "
+                "that round as the server does. On a server in fp8 the demo's bugs that do not count may be lost in the noise: "
                 f"{_list(faint)}."
             ),
         ]
@@ -83,7 +83,7 @@ def _precisions(bug: Bug) -> str:
 
 
 def cost(seconds: float, processes: int, peak: int) -> Parts:
-    """What it took to make the golden files."""
+    """The cost of making the golden files."""
     date = time.strftime("%Y-%m-%d", time.gmtime())
     spent = f"{seconds / 60:.0f} minutes with {processes} processes of at most {peak / 1e9:.1f} GB each"
     return {"cost": f"The last time ({date}), that took {spent}."}
@@ -123,7 +123,7 @@ def cases_table(cases: Sequence[Line], machines: Sequence[Line]) -> Parts:
 
 
 def _in_all(cases: Sequence[Line]) -> list[tuple[str, str, str, str]]:
-    """What the kit is for: bugs named, of those declared, and false alarms. A bug counts as named if all of its cases name it."""
+    """The kit's result: named bugs, of all declared ones, and false alarms. A bug counts as named if all of its cases name it."""
     rows = []
     for title, shows, lowest in (
         ("**bugs that declare a trace, named at the right stage**", IN_A_TRACE, "at least all but one"),

@@ -148,8 +148,8 @@ WHILE_DECODING: dict[str, tuple[Callable[[LLM, Request, Request], object], str]]
 def test_entries_that_change_while_requests_decode(name: str, llm: LLM, tmp_path: Path) -> None:
     """The requests concerned end with an error, and nothing of their pages is reused. The other one is not touched."""
     fault, hit = WHILE_DECODING[name]
-    a = llm.engine.make_request(PROMPTS[0], GREEDY)
-    b = llm.engine.make_request(PROMPTS[1], GREEDY if "b" in hit else BRIEF)
+    a = llm.engine.requests.from_tokens(PROMPTS[0], GREEDY)
+    b = llm.engine.requests.from_tokens(PROMPTS[1], GREEDY if "b" in hit else BRIEF)
     completions = dict(zip("ab", run(llm, a, b, after=5, fault=lambda: fault(llm, a, b)), strict=True))
     for which, completion in completions.items():
         if which not in hit:
@@ -217,7 +217,7 @@ def test_a_page_that_is_registered_too_early(llm: LLM) -> None:
 
 def test_a_page_that_two_requests_hold(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pool gives a page away twice; the second request writes over the first one's entries."""
-    a, b = (llm.engine.make_request(prompt, GREEDY) for prompt in PROMPTS[:2])
+    a, b = (llm.engine.requests.from_tokens(prompt, GREEDY) for prompt in PROMPTS[:2])
     llm.engine.queue(a)
     while a.output_count < 4:
         llm.engine.step()
@@ -271,7 +271,7 @@ def test_a_launch_that_is_skipped_leaves_a_stale_entry(
 
 def test_a_wrong_entry_of_the_block_table(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the device alone: the host's list of pages is right."""
-    a, b = (llm.engine.make_request(prompt, GREEDY) for prompt in PROMPTS[:2])
+    a, b = (llm.engine.requests.from_tokens(prompt, GREEDY) for prompt in PROMPTS[:2])
     graphs = llm.engine.runner.graphs
 
     def spoil() -> None:
@@ -294,7 +294,7 @@ def test_a_wrong_entry_of_the_block_table(llm: LLM, monkeypatch: pytest.MonkeyPa
 
 
 def test_an_entry_of_another_request_is_named(llm: LLM, tmp_path: Path) -> None:
-    a, b = (llm.engine.make_request(prompt, GREEDY) for prompt in PROMPTS[:2])
+    a, b = (llm.engine.requests.from_tokens(prompt, GREEDY) for prompt in PROMPTS[:2])
     run(llm, a, b, after=5, fault=lambda: swap_everything(llm, a.pages[0], b.pages[0]))
     assert {(report["request"], report["found_is_of_request"]) for report in reports(tmp_path)} & {
         (a.id, b.id),
@@ -304,7 +304,7 @@ def test_an_entry_of_another_request_is_named(llm: LLM, tmp_path: Path) -> None:
 
 def test_after_a_preemption(llm: LLM) -> None:
     """The request comes back to its own pages, of which one has changed meanwhile."""
-    request = llm.engine.make_request(PROMPTS[0], GREEDY)
+    request = llm.engine.requests.from_tokens(PROMPTS[0], GREEDY)
 
     def preempt() -> None:
         llm.engine.drain()
@@ -329,7 +329,7 @@ def test_no_false_alarms(plain: LLM, llm: LLM, tmp_path: Path) -> None:
     next(cancelled)
     cancelled.close()
     assert any(preempted) and llm.engine.scheduler.cached_tokens > 0
-    score(llm.engine, llm.engine.make_request(PROMPTS[2]), 1)
+    score(llm.engine, llm.engine.requests.from_tokens(PROMPTS[2]), 1)
     llm.logits(PROMPTS[2], chunk=50)
     assert all(completion.error is None for completion in llm.generate(PROMPTS, SHORT)) and not reports(tmp_path)
 

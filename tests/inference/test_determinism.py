@@ -25,7 +25,8 @@ from deepseek_v32.inference.distributed import model_source
 from deepseek_v32.inference.distributed.model_source import ModelSource
 from deepseek_v32.inference.engine.limits import EngineConfig
 from deepseek_v32.inference.llm import DEMO
-from deepseek_v32.inference.server.api.metrics import Metrics
+from deepseek_v32.inference.server.api.health import Measurements
+from deepseek_v32.inference.server.api.metrics import Latencies
 from deepseek_v32.inference.server.service.service import Service
 from deepseek_v32.kernels import device as hardware
 from deepseek_v32.kernels.registry import choose_implementation
@@ -206,7 +207,7 @@ def test_metrics_say_that_the_mode_is_on() -> None:
         llm = LLM.from_model(model, CONFIG, precision="exact", page_count=4)
         with_service = Service(llm)
         try:
-            text = Metrics(with_service).text().decode()
+            text = Measurements(with_service, Latencies()).text().decode()
         finally:
             with_service.stop()
         assert f"deepseek_v32_deterministic {float(deterministic)}" in text.splitlines()

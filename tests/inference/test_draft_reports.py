@@ -13,7 +13,8 @@ from deepseek_v32.inference.commands.terminal import statistics
 from deepseek_v32.inference.engine.drafting.policy import DraftPolicy
 from deepseek_v32.inference.engine.drafting.speculation import Speculation
 from deepseek_v32.inference.params import Request
-from deepseek_v32.inference.server.api.metrics import Metrics
+from deepseek_v32.inference.server.api.health import Measurements
+from deepseek_v32.inference.server.api.metrics import Latencies
 from deepseek_v32.inference.server.service.server_log import ServerLog
 from deepseek_v32.inference.server.service.service import Service
 from deepseek_v32.model.selection_policy import SelectionPolicy
@@ -41,7 +42,7 @@ def llm(checkpoint: Path) -> Iterator[LLM]:
 def test_metrics_and_the_log_count_by_place(llm: LLM, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="deepseek_v32")
     with Service(llm) as service:
-        metrics = Metrics(service)
+        metrics = Measurements(service, Latencies())
         service.observe(ServerLog(service))
         answers = [list(service.stream(prompt, GREEDY))[-1].completion for prompt in PROMPTS]
         lines = dict(line.rsplit(" ", 1) for line in metrics.text().decode().splitlines() if line[0] != "#")

@@ -9,9 +9,10 @@ import torch
 
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.params import Request, SamplingParams
+from deepseek_v32.inference.token_selection import RecordedDecodes
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.config import Precision
-from deepseek_v32.model.metadata import RecordedDecodes, Selection
+from deepseek_v32.model.metadata import Selection
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from deepseek_v32.model.transformer import Transformer
 from support.drafting import PAGES, Driver, make_requests, make_runner

@@ -131,7 +131,8 @@ def test_experiments_and_ordinary_requests_share_steps(make: Any) -> None:
     policies = [None, SelectionPolicy(60, "dense"), SelectionPolicy(2, topk=16), SelectionPolicy(9, "wrong_rope")]
     alone = [llm.generate(prompt, GREEDY, policy=policy)[0] for prompt, policy in zip(prompts, policies, strict=True)]
     requests = [
-        llm.engine.make_request(prompt, GREEDY, policy=policy) for prompt, policy in zip(prompts, policies, strict=True)
+        llm.engine.requests.from_tokens(prompt, GREEDY, policy=policy)
+        for prompt, policy in zip(prompts, policies, strict=True)
     ]
     together = dict(llm._answers.completions(requests))
     assert max(_difference(together[i], alone[i]) for i in range(4)) < 1e-4

@@ -232,7 +232,7 @@ def test_sampling_that_fails_only_for_a_batch_loses_nobody(ahead, times, after, 
 
 def test_sampling_leaves_the_logits_alone():
     llm = fake_llm()
-    requests = [llm.engine.make_request(prompt, params) for prompt, params in zip(PROMPTS, PARAMS, strict=True)]
+    requests = [llm.engine.requests.from_tokens(prompt, params) for prompt, params in zip(PROMPTS, PARAMS, strict=True)]
     logits = torch.randn(len(requests), llm.config.vocab_size)
     before = logits.clone()
     once, again = (sampler.sample(logits, requests) for _ in range(2))

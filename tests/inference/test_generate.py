@@ -4,6 +4,8 @@ import json
 import logging
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -229,6 +231,31 @@ def test_a_run_without_an_answer_leaves_no_file(tmp_path):
     link.symlink_to(out)
     AnswerFile(link).close()
     assert link.is_symlink() and out.exists(), "the link is the user's, as /dev/stdout is the system's"
+
+
+def test_what_is_no_regular_file_is_written_to(run, tmp_path):
+    """A pipe that would be read before it is written hangs; a device such as /dev/zero has no end."""
+    source = write_lines(tmp_path / "in.jsonl", {"prompt": "1+1?"})
+    pipe, read = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    assert run("generate", "--input-file", source, "--output", pipe)[0] == 0
+    reader.join(10)
+    assert [json.loads(line)["text"] for line in read] == [ANSWER]
+    for device in ("/dev/null", "/dev/zero"):
+        assert run("generate", "--input-file", source, "--output", device)[0] == 0
+        assert os.path.exists(device) and not os.path.isfile(device)
+
+
+@pytest.mark.heavy
+def test_a_closed_input_is_one_line():
+    program = [sys.executable, "-P", "-m", "deepseek_v32.inference.generate"]
+    for arguments, closed in ((["--device", "cpu"], 0), (["--interactive", "--output", "x"], 1)):
+        ended = subprocess.run(
+            [*program, *arguments], capture_output=True, text=True, preexec_fn=lambda fd=closed: os.close(fd)
+        )
+        assert ended.returncode == 2 and ended.stderr.startswith("deepseek-v32: ") and ended.stderr.count("\n") == 1
 
 
 def test_each_answer_is_one_write(tmp_path, monkeypatch):

@@ -324,7 +324,7 @@ def test_the_answer_to_a_chat_keeps_its_form_and_the_reasoning_none(llm):
 
 def test_a_fault_in_a_mask_ends_its_request_alone(llm, monkeypatch):
     requests = []
-    make = llm.engine.make_request
+    make = llm.engine.requests.from_tokens
 
     def failing(*arguments, **options):
         request = make(*arguments, **options)
@@ -342,7 +342,7 @@ def test_a_fault_in_a_mask_ends_its_request_alone(llm, monkeypatch):
 
     params = structured(regex="[a-z]{40}")
     whole = [completion.token_ids for completion in llm.generate([[5], [6], [7]], params)]
-    monkeypatch.setattr(llm.engine, "make_request", failing)
+    monkeypatch.setattr(llm.engine.requests, "from_tokens", failing)
     good, bad, other = llm.generate([[5], [6], [7]], params)
     assert (bad.finish_reason, bad.error) == ("error", "sampling failed: RuntimeError: the mask is torn")
     assert bad.token_ids == whole[1][:3]

@@ -237,3 +237,14 @@ def test_text_begins_with_the_bos_token_and_token_ids_stay_as_they_are() -> None
     greedy = SamplingParams(temperature=0, max_tokens=5)
     text, ids = llm.generate(["ab", [7, *b"ab"]], greedy)
     assert text.token_ids == ids.token_ids and text.usage.prompt_tokens == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("model", "path"), ("max_num_seqs", "max_sequences"), ("gpu_memory_utilization", "memory_fraction"),
+     ("max_modl_len", "max_model_len"), ("zzz", None)],
+)  # fmt: skip
+def test_an_argument_of_another_name_gets_a_hint(name, meant):
+    with pytest.raises(TypeError) as caught:
+        LLM(**{name: "x"})
+    assert str(caught.value) == f"LLM has no argument {name}" + (f"; did you mean {meant}?" if meant else "")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from deepseek_v32.inference import SamplingParams
-from deepseek_v32.inference.engine.prompt_check import check_token_ids
+from deepseek_v32.inference.engine.request_maker import check_token_ids
 
 BAD: list[tuple[str, Any, str]] = [
     ("temperature", -0.1, "at least 0"),

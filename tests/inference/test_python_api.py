@@ -125,7 +125,7 @@ def test_n_answers_have_seeds_that_follow_each_other() -> None:
     with pytest.raises(ValueError, match="n is 0; expected between 1 and 128"):
         SamplingParams(n=0)
     with pytest.raises(ValueError, match="n is 2; expected 1 where one request is one answer"):
-        llm.engine.make_request([1], SamplingParams(n=2))
+        llm.engine.requests.from_tokens([1], SamplingParams(n=2))
 
 
 def vars_of(params: SamplingParams) -> dict[str, Any]:

@@ -388,6 +388,20 @@ def test_the_oldest_request_is_not_kept_waiting_by_those_that_pass_it() -> None:
         world.step()
         steps += 1
         assert steps < 100
+    assert world.scheduler.preemptions <= 1, "they did not leave it its pages"
+
+
+def test_the_oldest_request_gets_the_pages_that_younger_ones_have_outgrown() -> None:
+    """They passed it and left it enough, but then their answers grew. Their ends come too late."""
+    world = World(11, max_batch_tokens=5, max_sequences=5, reuse=False)
+    long, steps = world.add([0] * 28, 1), 0
+    for first in range(3):
+        world.add([first], 24)
+    while long.admission == 0:
+        world.add([1, 2], 1)  # takes the rest of the budget
+        world.step()
+        steps += 1
+    assert PATIENCE < steps <= PATIENCE + 2 * world.scheduler.max_sequences + 1
 
 
 @pytest.mark.parametrize("token_seconds", [0.001, 0.01, 0.1])

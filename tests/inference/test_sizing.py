@@ -1,5 +1,6 @@
 """Whether a model fits and how many cache pages do: in numbers, before anything is loaded. GPUs' reports are simulated here."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -61,15 +62,39 @@ def test_a_model_that_does_not_fit_is_refused_with_numbers(gpu, monkeypatch):
         check_fits(RELEASED, "fp8", "cuda:0")
     text = str(caught.value)
     assert text.startswith("the model takes 628.9 GiB of weights in fp8 precision (61 layers) and 2.9 MiB for one page")
-    assert "79.1 of cuda:0's 79.6 GiB are free: use more ranks (--tensor-parallel-size 8) or fewer layers" in text
-    with pytest.raises(ValueError, match=r"rank 0's shard of 8 takes 8.\.. GiB .* are free: use fewer layers$"):
+    smallest = r"its smallest form, --precision fp8 --tensor-parallel-size 8, takes 8\d\.\d GiB$"
+    assert re.search(rf"79.1 of cuda:0's 79.6 GiB are free: {smallest}", text)
+    with pytest.raises(ValueError, match=rf"rank 0's shard of 8 takes 8.\.. GiB .* are free: {smallest}"):
         check_fits(RELEASED, "fp8", "cuda:0", 8)
+    with pytest.raises(ValueError, match=r" free: use --layers N$"):
+        check_fits(RELEASED, "fp8", "cuda:0", 8, synthetic=True)
     check_fits(replace(RELEASED, num_hidden_layers=5), "fp8", "cuda:0")
     gpu(139.0, 140.0)
     check_fits(RELEASED, "fp8", "cuda:0", 8)
     monkeypatch.setattr(sizing, "available_memory", lambda: 20 * GIB)
-    with pytest.raises(ValueError, match=r"20.0 GiB are free: use fewer layers or --precision fp8$"):
+    with pytest.raises(ValueError, match=r"20.0 GiB are free: its smallest form, --precision fp8, takes 62\d\.\d GiB$"):
         check_fits(RELEASED, "exact", "cpu")
+
+
+@pytest.mark.parametrize(
+    ("free", "mtp", "precision"), [(139.0, False, "fp8"), (81.5, True, "fp8"), (139.0, True, "bf16")]
+)
+def test_what_a_refusal_suggests_works(gpu, free, mtp, precision):
+    gpu(free, 140.0)
+    ranks = 8 if (mtp or precision == "bf16") else 1
+    with pytest.raises(ValueError) as caught:
+        check_fits(RELEASED, precision, "cuda:0", ranks, mtp)
+    ways = str(caught.value).partition(" free: use ")[2].split(" or ")
+    for way in ways:
+        option, value = way.split()
+        changed = {"ranks": ranks, "mtp": mtp, "precision": precision}
+        key, chosen = {
+            "--tensor-parallel-size": ("ranks", int),
+            "--precision": ("precision", str),
+            "--speculative-tokens": ("mtp", lambda text: text != "0"),
+        }[option]
+        changed[key] = chosen(value)
+        check_fits(RELEASED, device="cuda:0", **changed)
 
 
 def test_pages_fill_the_memory_that_weights_and_a_step_leave(gpu):

@@ -104,13 +104,13 @@ def test_no_rows() -> None:
         ({4, 64}, (16, 8)),
         ({4, 8}, (64, 16)),
         ({4, 8, 64}, (16,)),
-        ({4, 8, 16}, None),
-        ({4, 8, 16, 64}, None),
+        ({4, 8, 16}, ()),
+        ({4, 8, 16, 64}, ()),
     ],
     ids=lambda sizes: "none" if not sizes else " ".join(map(str, sorted(sizes))),
 )
 def test_sizes_that_disagree_are_not_taken(
-    wrong: set[int], taken: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch
+    wrong: set[int], taken: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A BLAS that gives the first row of blocks of these sizes other bits, and all other rows the bits of single rows."""
 
@@ -121,12 +121,34 @@ def test_sizes_that_disagree_are_not_taken(
         return out
 
     monkeypatch.setattr(products, "_in_blocks", products_of)
-    fresh = block_sizes.__wrapped__
-    if taken is None:
-        with pytest.raises(RuntimeError, match=r"deterministic is True; expected a BLAS .* weight \[48, 32\]"):
-            fresh(48, 32, True)
-    else:
-        assert fresh(48, 32, True) == taken
+    assert block_sizes.__wrapped__(48, 32, True) == taken
+
+
+@pytest.mark.parametrize("width", [100, 256])
+def test_where_no_sizes_agree_the_halves_of_a_sum_are_added(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of long sums with MKL's code for AVX2."""
+    x, weight = spread(70, width), spread(20, width, seed=1)
+    widths = []
+
+    def sizes_of_short_sums(width: int, outputs: int, row_major: bool) -> tuple[int, ...]:
+        widths.append(width)
+        return block_sizes(width, outputs, row_major) if width <= 64 else ()
+
+    monkeypatch.setattr(products, "block_sizes", sizes_of_short_sums)
+    whole = row_products(x, weight)
+    assert widths == ([112, 64, 48] if width == 100 else [256, 128, 64, 64, 128, 64, 64])
+    assert all(torch.equal(row_products(x[i : i + 1], weight), whole[i : i + 1]) for i in range(0, 70, 9))
+    assert ((whole - x.double() @ weight.double().T).abs() <= 1e-5 * (x.double().abs() @ weight.double().abs().T)).all()
+    of_heads = head_products(x[:, None].expand(-1, 3, -1), weight.T.expand(3, -1, -1))
+    assert of_heads.shape == (70, 3, 20) and torch.equal(of_heads[:, 2], whole)
+    assert torch.equal(head_products(x[:5, None], weight.T[None])[:, 0], whole[:5])
+    assert row_products(x[:0], weight).shape == (0, 20)
+
+
+def test_where_no_sizes_agree_even_for_short_sums_there_are_no_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "block_sizes", lambda *shape: ())
+    with pytest.raises(RuntimeError, match=r"deterministic is True; expected a BLAS .* weight \[16, 32\]"):
+        row_products(torch.ones(3, 48), torch.ones(32, 48))
 
 
 def test_sums_in_halves() -> None:

@@ -1,8 +1,10 @@
 """Converted checkpoints: loading by ranks, the same bytes after any number of interruptions, and refusals."""
 
+import errno
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from deepseek_v32.model.checkpoint import conversion
 from deepseek_v32.model.checkpoint.conversion import convert
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.checkpoint.manifest import verify
@@ -268,6 +271,31 @@ def test_verify_finds_a_changed_bit(pair, tmp_path):
     verify(target)
     (target / "config.json").write_text("{}")
     assert "config.json" in refusal(verify, target)
+
+
+def test_the_bar_counts_what_is_written(pair, tmp_path):
+    seen = []
+    paths = convert(pair[0], tmp_path / "new", 2, lambda done, total: seen.append((done, total)))
+    size = sum(path.stat().st_size for path in paths)
+    assert {total for _, total in seen} == {size} and seen[-1][0] == size
+    assert [done for done, _ in seen] == sorted({done for done, _ in seen})
+
+
+def test_a_disk_without_room_is_refused_before_anything_is_written(pair, tmp_path, monkeypatch):
+    monkeypatch.setattr(conversion.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 10, 5))
+    found = refusal(convert, pair[0], tmp_path / "new", 2)
+    assert "has 0.0 GB of free space; expected 0.0 GB for the files of weights" in found
+    assert not list((tmp_path / "new").glob("*.safetensors*"))
+
+
+def test_a_full_disk_names_the_file(pair, tmp_path, monkeypatch):
+    def fail(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(conversion._TensorWriter, "_write", fail)
+    with pytest.raises(OSError) as caught:
+        convert(pair[0], tmp_path / "new", 2)
+    assert caught.value.filename == str(tmp_path / "new" / "model0-mp2.safetensors.partial")
 
 
 @pytest.mark.heavy

@@ -1,4 +1,4 @@
-"""What must hold between two steps of an engine, computed from its lists rather than by its methods."""
+"""Checks that must hold between two steps of an engine, computed from its lists rather than by its methods."""
 
 from collections import Counter
 
@@ -25,7 +25,7 @@ def check_engine(engine: Engine, runner: SimulatedRunner) -> None:
 
 
 def is_writable(pool: PagePool, page: int) -> bool:
-    """Whether nobody but its one holder can read it, now or later."""
+    """Tell whether only the page's one holder can read it, now or later."""
     return pool._references[page] == 1 and pool._keys[page] is None
 
 
@@ -66,11 +66,11 @@ def check_cached(pool: PagePool, runner: SimulatedRunner) -> None:
 
 
 def findable(pool: PagePool) -> dict[tuple[tuple[int, ...], tuple[int, ...]], int]:
-    """The page that a prompt finds which begins with some tokens, and continues with another, if that matters."""
+    """The page that a prompt finds, by the tokens that it begins with and the token after them, if that one matters."""
     prefixes: dict[int, tuple[int, ...]] = {0: ()}
     pages = {}
     for (before, tokens), (page, after) in sorted(pool._entries.items(), key=lambda item: item[1][1]):
-        if before in prefixes:  # else the page before it is evicted, and nobody gets here
+        if before in prefixes:  # else the page before it is evicted, and no prompt gets here
             prefixes[after] = prefixes[before] + tokens[: pool.page_size]
             pages[prefixes[after], tokens[pool.page_size :]] = page
     return pages

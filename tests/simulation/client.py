@@ -26,7 +26,10 @@ def sampling(kind: str, max_tokens: int, text: bool) -> SamplingParams:
 
 
 class Client:
-    """ahead: the clients whose requests were open when this one's was queued. patience: turns in which the oldest advances."""
+    """Reads one stream.
+
+    ahead: the clients whose requests were open when this one's was queued. patience: turns in which the oldest request advances.
+    """
 
     def __init__(
         self,
@@ -44,7 +47,7 @@ class Client:
         self.left = False  # through the service, which then has its place again
         self.work = len(prompt) + max_tokens
         self.deltas: list[Delta] = []
-        # One that was ended may leave a step that advances nobody.
+        # One that was ended may leave a step that advances no request.
         self._longest = patience * (self.work + sum(other.work for other in ahead))
         self._bound = self._longest + len(ahead) + 1
         self._turns = 0
@@ -84,7 +87,7 @@ class Client:
         raise AssertionError("the stream waits although deltas have arrived")
 
     def check(self) -> str:
-        """Compare with what the request's own tokens say. Returns the finish reason."""
+        """Compare with the answer that the request's own tokens determine. Returns the finish reason."""
         whole = self.completion
         assert whole is not None
         expected = answer(self.prompt, self.max_tokens, self.params, self.start)

@@ -63,7 +63,7 @@ def following_is_ignored(right: Any) -> Any:
     return entry
 
 
-@bug("behind", Speculation, "commit")
+@bug("gap of the layer", Speculation, "commit")
 def gap_of_the_layer_is_ignored(right: Any) -> Any:
     """Drafts are made although a step has passed without the draft layer."""
 

@@ -1,4 +1,4 @@
-"""What happens to the engine's thread from outside, at the places where it can: other threads run, and faults strike."""
+"""Events that reach the engine's thread from outside, where they can: other threads run, and faults strike."""
 
 from collections import deque
 from collections.abc import Callable
@@ -16,7 +16,7 @@ class Fault(RuntimeError):
 
 
 class Unsampled:
-    """Logits of which one row cannot be sampled, alone or with others."""
+    """Logits with one row that cannot be sampled, on its own or with others."""
 
     def __init__(self, logits: torch.Tensor, row: int, fault: Fault) -> None:
         self._logits, self._row, self._fault = logits, row, fault
@@ -30,10 +30,10 @@ class Unsampled:
 
 
 class Fate:
-    """The hooks of rank 0's runner, and a tokenizer. What is to happen waits until the thread reaches the right place."""
+    """The hooks of rank 0's runner, and a tokenizer. Each event waits until the thread reaches the right place."""
 
     def __init__(self, perform: Callable[[str, dict[str, Any]], None], compute: Callable[[int], None]) -> None:
-        """perform: does one of the schedule's operations. compute: lets the time pass that so many tokens take."""
+        """perform: does one of the schedule's operations. compute: lets the time pass that this many tokens take."""
         self.in_turn = False  # whether the engine's thread runs: outside of its turns nothing happens
         # By number of the fault: the requests that it may end. None: any one request.
         self.struck: list[set[int] | None] = []
@@ -83,7 +83,7 @@ class Fate:
         self.point("draft")  # the step's requests go on without drafts
 
     def _spoil_cache(self, batch: Batch, chosen: int, runner: SimulatedRunner) -> None:
-        """Why the logits are not finite: the last entry that the step has written is garbage. No other request may ever read it."""
+        """Make the last entry that the step has written garbage, the cause of the NaN. No other request may ever read it."""
         request, last = batch.requests[chosen], batch.starts[chosen] + batch.counts[chosen] - 1
         runner.ill.add(request.id)
         if self.corrupt:
@@ -102,7 +102,7 @@ class Fate:
         return "".join(TEXT[id] for id in ids)
 
     def whole_text(self, token: int) -> None:
-        """Text comes from `decode` alone."""
+        """Text comes only from `decode`."""
 
     # Everywhere.
 

@@ -151,7 +151,7 @@ def prefix_is_ignored(right: Any) -> Any:
     LMCACHE + "4991", Scheduler, "remove", instead="pages of a request whose step failed, for a failed write to a disk"
 )
 def failed_is_found(right: Any) -> Any:
-    """What a failure has left behind can be found and is served to later requests."""
+    """The data of a failed request can be found and is served to later requests."""
     return lambda scheduler, request, discard=False: right(scheduler, request)
 
 

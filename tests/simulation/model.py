@@ -31,14 +31,14 @@ def chain(tokens: tuple[int, ...], start: int = ORDINARY) -> tuple[int, int]:
 
 
 def extend(digest: int, token: int, position: int, start: int = ORDINARY) -> tuple[int, int]:
-    """The latent of a token behind the latents that `digest` stands for, and the digest with it."""
+    """The latent of a token after the latents that `digest` stands for, and the digest with it."""
     latent = hash((digest, token, position, position >= start)) & 0x7FFFFFFFFFFFFFFF
     return latent, hash((digest, latent))
 
 
 @lru_cache(maxsize=1 << 16)
 def latents(tokens: tuple[int, ...], start: int = ORDINARY) -> tuple[int, ...]:
-    """What a correct cache holds for these tokens."""
+    """The latents of a correct cache for these tokens."""
     return (*latents(tokens[:-1], start), chain(tokens, start)[0]) if tokens else ()
 
 
@@ -51,7 +51,7 @@ def draft_chain(tokens: tuple[int, ...]) -> tuple[int, int]:
 
 
 def extend_draft(digest: int, following: int, hidden: int, position: int) -> tuple[int, int]:
-    """As `extend`, in the draft layer: of the token at a position, from the one after it and the model's digest at it."""
+    """Do the same in the draft layer, for the token at a position, from the one after it and the model's digest at it."""
     latent = hash((digest, following, hidden, position, "draft")) & 0x7FFFFFFFFFFFFFFF
     return latent, hash((digest, latent))
 
@@ -89,7 +89,7 @@ def choose(tokens: tuple[int, ...], output: tuple[int, ...], params: SamplingPar
 
 
 def forbidden(output: Sequence[int]) -> int:
-    """The token that the simulated grammar does not allow behind an output, all of whose tokens it depends on."""
+    """The token that the simulated grammar does not allow after an output. It depends on all tokens of the output."""
     return (len(output) + sum(output)) % EOS
 
 
@@ -109,6 +109,6 @@ def splitmix(bits: int) -> int:
 
 
 def log_probability(tokens: tuple[int, ...], following: int, start: int = ORDINARY) -> float:
-    """Of `following` after `tokens`."""
+    """The log-probability of `following` after `tokens`."""
     row = logits(chain(tokens, start)[1])
     return row[following] - max(row) - math.log(sum(math.exp(value - max(row)) for value in row))

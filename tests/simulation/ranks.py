@@ -35,7 +35,7 @@ class Wire:
 
 
 class SimulatedFollower:
-    """Another rank. It works off rank 0's messages when the schedule lets it, however late."""
+    """Another rank. It handles rank 0's messages when the schedule lets it, however late."""
 
     def __init__(self, runner: SimulatedRunner) -> None:
         self.runner = runner
@@ -46,7 +46,7 @@ class SimulatedFollower:
         self._worker._runner = runner  # type: ignore[assignment]
 
     @property
-    def behind(self) -> bool:
+    def has_messages(self) -> bool:
         return bool(self.wire.data)
 
     def follow(self) -> None:
@@ -62,7 +62,7 @@ class SimulatedFollower:
 
 
 class SimulatedLeader:
-    """What LeadingRunner needs of a job."""
+    """The part of a job that LeadingRunner uses."""
 
     def __init__(self, followers: Sequence[SimulatedFollower]) -> None:
         self.before_end: list[Any] = []

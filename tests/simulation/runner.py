@@ -1,4 +1,4 @@
-"""What takes the place of the runner: caches of integers, which check every entry that they give away."""
+"""Stands in for the runner: caches of integers, with a check of every entry that a step reads."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
@@ -12,7 +12,7 @@ from deepseek_v32.inference.engine.sampling.noise import DraftNoise
 from deepseek_v32.inference.engine.sampling.sampler import sample_tokens
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.params import Request
-from deepseek_v32.model.metadata import SelectionSink
+from deepseek_v32.inference.token_selection import SelectionSink
 from simulation.model import ORDINARY, VOCABULARY, draft_chain, extend, extend_draft, latents, logits
 
 
@@ -39,16 +39,16 @@ UNWRITTEN = Entry(0, -1)
 
 
 class Made(NamedTuple):
-    """Drafts for a request: what they were made from."""
+    """The origin of a request's drafts."""
 
     request: int  # its id
     position: int  # of the first draft
     sound: bool  # every entry that was read is the draft layer's for the request's own tokens
-    sure: int  # so many of the first drafts are what the model itself would choose
+    sure: int  # how many of the first drafts are what the model itself would choose
 
 
 class Computed(NamedTuple):
-    """A request's part of the latest step, as far as the draft layer needs it."""
+    """The data that the draft layer needs of a request's part of the latest step."""
 
     request: Request
     start: int
@@ -61,7 +61,7 @@ class Computed(NamedTuple):
 
 
 class SimulatedGreedy(NamedTuple):
-    """In the place of GreedyTokens: what a step has found, row by row."""
+    """Stands in for GreedyTokens: the tokens that a step has found, row by row."""
 
     tokens: list[int]
     largest: list[float]
@@ -87,7 +87,7 @@ class SimulatedGreedy(NamedTuple):
 class SimulatedRunner:
     """A ModelRunner. The device works in order, so a step's reads and writes happen when it is launched.
 
-    A step may compute any number of tokens of a request and give logits after any number of the last ones, also behind drafts. The
+    A step may compute any number of tokens of a request and give logits after any number of the last ones, also after drafts. The
     draft layer knows the model: its guesses are what the model would choose, but for one in four.
     """
 
@@ -161,7 +161,7 @@ class SimulatedRunner:
             for page in request.pages[start // size : (start + count - 1) // size + 1]:
                 if not self.writable(page):
                     self.broken.append(f"request {request.id} overwrites page {page}, which others may read")
-            # A follower is told the new tokens alone.
+            # A follower is told only the new tokens.
             check = self._hooks is not None and request.id not in self.ill
             altered = ORDINARY if request.policy is None else request.policy.start
             own = latents(tuple(request.tokens[:start]), altered) if check else None
@@ -186,7 +186,7 @@ class SimulatedRunner:
         return result
 
     def _find_greedy(self, batch: Batch, logits: torch.Tensor, given: list[int]) -> "SimulatedGreedy | None":
-        """As decode graphs do, which stage the tokens. So does every second step of decodes, as others may have no graph."""
+        """Find and stage the likeliest tokens as decode graphs do. Every second step of decodes has no graph."""
         in_graph = self.supports_async_scheduling and all(batch.logit_counts) and batch.decodes == len(batch.requests)
         if not in_graph or not isinstance(logits, torch.Tensor) or sum(batch.starts) % 2:
             return None
@@ -196,7 +196,7 @@ class SimulatedRunner:
         return found
 
     def sample_in_graph(self, requests: Sequence[Request]) -> GreedySample:
-        """As graphs do, which write over the likeliest tokens and stage the new ones."""
+        """Write over the likeliest tokens and stage the new ones, as graphs do."""
         assert self.greedy is not None and self._logits is not None
         tokens = sample_tokens(self._logits, requests).tokens
         self.stage_tokens(tokens)
@@ -243,7 +243,7 @@ class SimulatedRunner:
     ) -> None:
         if not count or not last:
             return
-        # The model's digests behind the sampled token and the guesses so far.
+        # The model's digests after the sampled token and the guesses so far.
         digests = [extend(step.digests[at - step.start], token, at + 1)[1] for step, at, token, _, _ in last]
         sure = [0] * len(last)
         for number in range(count):
@@ -270,7 +270,7 @@ class SimulatedRunner:
         ]
 
     def _used(self, request: Request, start: int, row: int) -> Made | None:
-        """The drafts in a row of the table, which a step verifies behind the token at `start`."""
+        """The drafts in a row of the table, which a step verifies after the token at `start`."""
         made = self._made[row]
         if self._hooks is None or request.id in self.ill:
             return made

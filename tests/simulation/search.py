@@ -7,7 +7,7 @@ from simulation.states import Action, Space, State, restore
 
 
 class Search(NamedTuple):
-    """What an exhaustive search has seen."""
+    """The counts of an exhaustive search."""
 
     states: int
     transitions: int

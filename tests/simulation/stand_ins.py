@@ -1,4 +1,4 @@
-"""What takes the place of threads, of the clients' event loop and of grammars, and an observer that may fail."""
+"""Stand-ins for threads, the clients' event loop and grammars, and an observer that may fail."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -30,8 +30,8 @@ class SimulatedGrammars:
 
 
 class SimulatedGrammar:
-    """Takes the place of Grammar: `forbidden` says what it allows. It is asked as the contract says: about what it knows, and
-    what has come since then or was taken back."""
+    """Stands in for Grammar; `forbidden` says which token it refuses. It checks that callers keep the contract: each output
+    that it is asked about continues the one that it knows, or takes some of its tokens back."""
 
     def __init__(self) -> None:
         self._known: list[int] = []
@@ -40,7 +40,7 @@ class SimulatedGrammar:
         output = list(tokens[first:])
         shared = min(len(self._known), len(output))
         assert self._known[:shared] == output[:shared], "an output has changed under its grammar"
-        assert EOS not in output, "a mask behind the end"
+        assert EOS not in output, "a mask after the end"
         self._known = output
         mask.words[:] = (1 << VOCABULARY) - 1 & ~(1 << forbidden(output))
 

@@ -3,7 +3,7 @@
 A state is a whole Engine with its caches. From each, every action is taken: a request arrives, a step runs (with and without each
 fault that can strike in it), an open request is cancelled, and the latest one, two or three requests are preempted, as scoring a
 prompt does. A cancellation during a step is one after it, because the engine looks at cancellations only before a step. Two states
-are the same if they differ only in page numbers, in prefix ids, in the contents of slots that nobody may read, and in statistics.
+are the same if they differ only in page numbers, prefix ids, the contents of slots that no request may read, and statistics.
 """
 
 import io
@@ -35,7 +35,7 @@ GREEDY = SamplingParams(temperature=0)
 
 
 class Space(NamedTuple):
-    """What is searched: the prompts and answer lengths of the requests, in the order of their arrival, and the engine's sizes."""
+    """The space to search: the requests' prompts and answer lengths, in the order of their arrival, and the engine's sizes."""
 
     requests: tuple[tuple[tuple[int, ...], int], ...]
     pages: int = 6
@@ -71,7 +71,7 @@ def constant(name: str) -> object:
 
 
 class Pickler(pickle.Pickler):
-    """Asked about objects of classes alone, which are few beside the numbers and lists of a state."""
+    """Replaces constants by their names. It is asked only about instances of classes, which are few in a state."""
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -107,7 +107,7 @@ class State:
         self.runner.writable = partial(is_writable, self.engine.pool)
 
     def actions(self) -> Iterator[Action]:
-        """All but steps with faults."""
+        """All actions except steps with faults."""
         if self.arrived < len(self.space.requests):
             yield Action("arrive")
         if self.engine.has_work:
@@ -122,7 +122,7 @@ class State:
     def take(self, action: Action) -> None:
         if action.name == "arrive":
             prompt, count = self.space.requests[self.arrived]
-            request = self.engine.make_request(prompt, GREEDY)
+            request = self.engine.requests.from_tokens(prompt, GREEDY)
             request.max_tokens = count
             self.engine.queue(request)
             self.given[request.id] = 0
@@ -149,7 +149,7 @@ class State:
         self.runner.ill.clear()
         assert not self.engine._failures, "the engine has failed"
         after = [(request.computed, len(request.tokens)) for request in requests if request.id in self.given]
-        assert before != after or not requests or in_flight is not None, "a step advanced nobody"
+        assert before != after or not requests or in_flight is not None, "a step advanced no request"
         assert all(request.skipped <= PATIENCE + self.space.sequences for request in scheduler.running)
 
     def _check_delta(self, delta: Delta) -> None:
@@ -209,7 +209,7 @@ class State:
         return buffer.getvalue()
 
     def _forget(self) -> None:
-        """Overwrite the slots that nobody may read: whoever does is noticed."""
+        """Overwrite the slots that no request may read, so that a read of them is noticed."""
         size, requests = self.space.page_size, [*self.engine.scheduler.running, *self.engine.scheduler.waiting]
         readable = {page * size + offset for page in findable(self.engine.pool).values() for offset in range(size)}
         for request in requests:

@@ -27,7 +27,7 @@ def test_a_historic_bug_is_found(bug: Bug) -> None:
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("bug", NOTICED, ids=[bug.name.partition("/")[2] for bug in NOTICED])
-def test_clients_and_followers_alone_would_notice(monkeypatch: pytest.MonkeyPatch, bug: Bug) -> None:
+def test_clients_and_followers_would_notice(monkeypatch: pytest.MonkeyPatch, bug: Bug) -> None:
     """Without a look at pages and caches, by wrong tokens, by requests that do not end, or by ranks that differ."""
     monkeypatch.setattr(world, "check_engine", lambda engine, runner: None)
     with bug.seeded():

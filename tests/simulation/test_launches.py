@@ -16,7 +16,7 @@ def sampling(max_tokens: int) -> SamplingParams:
 
 
 def test_no_token_waits_for_two_slow_launches() -> None:
-    """As on a GPU: a step of decodes has a graph from its second launch on, any other step has none."""
+    """A step of decodes has a graph from its second launch on, any other step has none, as on a GPU."""
     world = World(Settings(pages=60, page_size=4, budget=8, sequences=4, context=48, token=0.001))
     launched, ahead = Counter[int](), 0
     run = world.runner.run

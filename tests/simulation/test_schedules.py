@@ -29,7 +29,7 @@ def test_no_schedule_breaks_a_promise(first: int) -> None:
         assert failure is None, f"seed {seed}: {failure}\n\n{shrink(schedule).script()}"
 
 
-def test_a_schedule_is_repeated_by_its_seed_alone() -> None:
+def test_a_schedule_is_repeated_by_its_seed() -> None:
     one, other = make_schedule(6).run(), make_schedule(6).run()
     assert one.runner.steps == other.runner.steps
     assert [client.error for client in one.clients] == [client.error for client in other.clients]

@@ -27,9 +27,8 @@ from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.scheduling.pace import UNBOUNDED, StepTimes
 from deepseek_v32.inference.engine.scheduling.prompt_order import PATIENCE
 from deepseek_v32.inference.params import Request
-from deepseek_v32.inference.server.service.admission import Busy
-from deepseek_v32.inference.server.service.entry import STOPPED, TIMED_OUT
-from deepseek_v32.inference.server.service.service import Service
+from deepseek_v32.inference.server.service.open_work import STOPPED, TIMED_OUT
+from deepseek_v32.inference.server.service.service import Busy, Service
 from deepseek_v32.inference.server.service.streams import AsyncInbox, AsyncStream
 from deepseek_v32.model.selection_policy import SelectionPolicy
 from simulation.checks import check_engine, is_writable
@@ -57,7 +56,7 @@ class Settings:
     reuse: bool = True
     ahead: bool = True  # the runner supports asynchronous scheduling
     followers: int = 0
-    queue: int = 2  # requests that may be open beside those that run
+    queue: int = 2  # requests that may be open in addition to the running ones
     pause: float = 0.0  # seconds between deliveries
     text: bool = False  # the model has a tokenizer
     step: float = 0.0  # seconds that a step with prompt tokens should last, with one draft at most; 0: no bound
@@ -69,14 +68,14 @@ VARIED = 5  # a value of Settings.drafts
 
 
 class SelectiveDrafts(DraftPolicy):
-    """A DraftPolicy that leaves out some chunks of prompts, whatever it has said of those before them."""
+    """A DraftPolicy that leaves out some chunks of prompts, whatever it has decided for earlier ones."""
 
     def pays(self, prompt: int, answer: int) -> bool:
         return prompt == 1 or (prompt + answer) % 3 > 0
 
 
 class VariedDrafts(SelectiveDrafts):
-    """One that changes its mind at every step."""
+    """A DraftPolicy that changes its mind at every step."""
 
     def __init__(self) -> None:
         self._steps = 0
@@ -97,7 +96,7 @@ class World:
         self.stopped = False
         self.fate = Fate(lambda operation, arguments: getattr(self, operation)(**arguments), self._compute)
         self._token = settings.token
-        self._retired = False  # the turn before advanced nobody, it only retired a step in flight
+        self._retired = False  # the turn before advanced no request, it only retired a step in flight
         self._idle = Counter[int]()  # by id of an admitted request: the steps since it has advanced
         self._loop = Loop(self.fate.point)
         s = settings
@@ -151,7 +150,7 @@ class World:
         stream: Any
         try:
             if asynchronous:
-                request = self.service.make_request(prompt, params, policy=policy)
+                request = self.service.requests.from_tokens(prompt, params, policy=policy)
                 inbox = AsyncInbox(self._loop)  # type: ignore[arg-type]
                 self.service._queue([self.service._entry(request, inbox)])
                 stream = AsyncStream(request.id, self.service.cancel, inbox)
@@ -165,7 +164,7 @@ class World:
             assert self.stopped or held == self.service.capacity, "refused without a reason"
             return
         count = min(max_tokens, self.settings.context - len(prompt))
-        # The oldest request advances within so many turns: it goes first after PATIENCE steps, unless others have waited for
+        # The oldest request advances within this many turns: it goes first after PATIENCE steps, unless others have waited for
         # longer or must be preempted for it one after the other.
         patience = PATIENCE + 2 * self.settings.sequences + 1
         begin = ORDINARY if start is None else start
@@ -179,10 +178,10 @@ class World:
         job: ScoreJob
         if known:
             policy = None if start is None else SelectionPolicy(start, "window")
-            request = self.service.make_request(prompt[:-1], policy=policy)
+            request = self.service.requests.from_tokens(prompt[:-1], policy=policy)
             job = AnswerScoreJob(request, prompt[-known:], 0, float("inf"), lambda done, of: None)
         else:
-            request = self.service.make_request(prompt)
+            request = self.service.requests.from_tokens(prompt)
             job = ScoreJob(request, 0, float("inf"))
         try:
             self.service.check_capacity(1)
@@ -199,7 +198,7 @@ class World:
             self.service.cancel(chosen.stream.request_id)
 
     def abort(self, client: int) -> None:
-        """As `cancel`, but in the middle of the engine, whose `abort` any thread may call at any time."""
+        """Cancel a client's request in the middle of the engine, whose `abort` any thread may call at any time."""
         if self.clients:
             chosen = self.clients[client % len(self.clients)]
             chosen.cancelled = True
@@ -226,12 +225,12 @@ class World:
         self.now += seconds
 
     def speed(self, token: float) -> None:
-        """From now on the machine takes so many seconds for a token."""
+        """Let the machine take this many seconds for a token from now on."""
         self._token = token
 
     def follow(self, rank: int) -> None:
         """A follower handles one message, if it has one."""
-        if self.followers and (follower := self.followers[rank % len(self.followers)]).behind:
+        if self.followers and (follower := self.followers[rank % len(self.followers)]).has_messages:
             follower.follow()
             self._check_follower(follower)
 
@@ -269,7 +268,7 @@ class World:
         stuck = (
             bool(before) and unchanged and len(self.runner.steps) == steps
         )  # a step may advance one that has just arrived
-        assert not stuck or scored or (in_flight is not None and not self._retired), "a turn advanced nobody"
+        assert not stuck or scored or (in_flight is not None and not self._retired), "a turn advanced no request"
         self._retired = stuck
         if len(self.runner.steps) > steps:
             self._count_idle(before, 0 if scored else 1)
@@ -284,7 +283,7 @@ class World:
             self.turn()
         self._loop.run()
         for follower in self.followers:
-            while follower.behind:
+            while follower.has_messages:
                 follower.follow()
                 self._check_follower(follower)
             assert (follower.runner.latent, follower.runner.index) == (self.runner.latent, self.runner.index)
@@ -313,14 +312,14 @@ class World:
         assert max(waited.values(), default=0) <= most, "an admitted request has not advanced for too many steps"
 
     def _check_length(self) -> Batch:
-        """A step lasts no longer than it should, by what its tokens are expected to cost, also one in which an answer begins."""
+        """Schedule a step, and check that its expected cost is within its time, also if an answer begins in it."""
         scheduler = self.engine.scheduler
         answers = [request for request in scheduler.running if request.remaining == 1]
         batch = self._schedule()
         if not self.settings.step:
             return batch
-        alone = batch.decodes == len(batch.requests)
-        assert alone or (batch.draft_tokens or 0) <= 1, "a step with prompt tokens makes more drafts than it may"
+        only_decodes = batch.decodes == len(batch.requests)
+        assert only_decodes or (batch.draft_tokens or 0) <= 1, "a step with prompt tokens makes more drafts than it may"
         # A chunk of one token counts among the decodes, wherever it was chosen.
         entries = list(zip(batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True))
         chunks = [entry for entry in entries if entry[0] not in answers and entry[2] > 1]
@@ -338,7 +337,7 @@ class World:
         return self.now
 
     def _count_recovery(self) -> None:
-        """The engine repairs its books after a fault of its own. No fault that is injected here makes that necessary."""
+        """Note that the engine repairs its books. No fault that is injected here makes that necessary."""
         self.runner.broken.append(f"the engine has failed: {traceback.format_exc(limit=-1).splitlines()[-1]}")
         self._recover()
 

@@ -11,7 +11,7 @@ from deepseek_v32.inference.engine.running.runner import Runner
 from deepseek_v32.inference.engine.sampling.noise import DraftNoise
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.params import Request, SamplingParams
-from deepseek_v32.model.metadata import SelectionSink
+from deepseek_v32.inference.token_selection import SelectionSink
 from deepseek_v32.model.transformer import Transformer
 
 PAGES = 12

@@ -11,15 +11,9 @@ from deepseek_v32.inference import LLM
 from deepseek_v32.inference.cache_check.plan import CheckPlan
 from deepseek_v32.inference.engine.running.runner import Runner
 from deepseek_v32.inference.engine.scheduling.batch import Batch
+from deepseek_v32.inference.token_selection import SelectionSink
 from deepseek_v32.model.config import ModelConfig
-from deepseek_v32.model.metadata import (
-    PAGE_SIZE,
-    AttentionMetadata,
-    LayerCache,
-    Selection,
-    SelectionSink,
-    context_slots,
-)
+from deepseek_v32.model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Selection, context_slots
 
 BYTES = 256  # ids below are bytes
 EOS = 256

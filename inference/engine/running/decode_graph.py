@@ -16,10 +16,11 @@ from typing import NamedTuple
 import torch
 
 from ....kernels.registry import choose_implementation, leading_dtype
-from ....model.metadata import AttentionMetadata, LayerCache, SelectionSink
+from ....model.metadata import AttentionMetadata, LayerCache
 from ....model.transformer import Transformer
 from ...cache_check.check import CacheCheck
 from ...cache_check.plan import CheckPlan
+from ...token_selection import SelectionSink
 from ..sampling.greedy import GreedyTokens
 from ..scheduling.batch import Batch
 from .captured_step import CapturedStep, GraphMemory
@@ -170,7 +171,7 @@ class DecodeGraphs:
         """One forward pass. Each layer writes what it selects to the record, which every replay overwrites."""
         tokens, positions, metadata = inputs.read(greedy.given)
         if record is not None:
-            metadata = replace(metadata, record=record.device)
+            metadata = replace(metadata, selections=record.device)
         outputs = self._forward(tokens, positions, metadata, inputs)
         greedy.find(outputs[0], inputs.greedy_place, inputs.stage)
         if record is not None:

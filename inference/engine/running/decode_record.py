@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from ....model.metadata import RecordedDecodes
+from ...token_selection import RecordedDecodes
 from .pinned_memory import pinned, seen_by
 
 _CHUNK_BYTES = 1 << 20  # of a bucket's steps between two copies out of the ring; small models then copy every 32nd step
@@ -55,7 +55,7 @@ class DecodeRecord:
     """
 
     def __init__(self, device: torch.Tensor, ring: "_Ring") -> None:
-        """device: int32 [R, L, 2, K], what a step's rows write: AttentionMetadata.record."""
+        """device: int32 [R, L, 2, K], what a step's rows write: AttentionMetadata.selections."""
         self.device = device
         self._ring = ring
 

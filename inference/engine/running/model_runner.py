@@ -5,8 +5,9 @@ from typing import Protocol
 
 import torch
 
-from ....model.metadata import AttentionMetadata, LayerCache, SelectionSink
+from ....model.metadata import AttentionMetadata, LayerCache
 from ...params import Request
+from ...token_selection import SelectionSink
 from ..sampling.greedy import FoundTokens, GreedySample
 from ..sampling.noise import DraftNoise
 from ..scheduling.batch import Batch

@@ -8,12 +8,13 @@ import numpy as np
 import torch
 
 from ....model.config import ModelConfig, Precision
-from ....model.metadata import LayerCache, SelectionSink
+from ....model.metadata import LayerCache
 from ....model.stages import is_traced
 from ....model.transformer import Transformer
 from ...cache_check.check import CacheCheck, make_check
 from ...cache_check.plan import CheckPlan
 from ...params import Request
+from ...token_selection import SelectionSink
 from ..drafting.draft_graph import DraftGraphs
 from ..drafting.drafter import Drafter, DraftingModel, StepRows, following_tokens, sampling_rows
 from ..fault import device_fault
@@ -187,7 +188,7 @@ class Runner:
         record = None if on_selection is None else self._decode_record(batch)
         inputs = self.prepare(batch, on_selection if record is None else None)
         if record is not None:
-            inputs = inputs._replace(metadata=replace(inputs.metadata, record=record.device[: batch.tokens]))
+            inputs = inputs._replace(metadata=replace(inputs.metadata, selections=record.device[: batch.tokens]))
         uploaded = None if check is None or plan is None else check.upload(plan)
         logits = self._forward(batch, inputs)
         if check is not None and uploaded is not None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from ....model.metadata import RecordedDecodes, Selection, SelectionSink
+from ....model.metadata import Selection
 from ...completion import TokenLogprob
 from ...params import Request
-from ...token_selection import TokenSelection
+from ...token_selection import RecordedDecodes, SelectionSink, TokenSelection
 from ..engine import Engine
 from ..fault import first_line, log_fault
 from ..scheduling.batch import Batch
@@ -68,8 +68,8 @@ def prompt_logits(
 
 
 def all_logits(engine: Engine, token_ids: Sequence[int], chunk: int | None = None) -> torch.Tensor:
-    """fp32 [T, vocab] on the CPU: the logits after every token, `chunk` tokens per step. ValueError as `Engine.make_request`."""
-    request = engine.make_request(token_ids, min_new_tokens=0)
+    """fp32 [T, vocab] on the CPU: the logits after every token, `chunk` tokens per step. ValueError as `RequestMaker`."""
+    request = engine.requests.from_tokens(token_ids, min_new_tokens=0)
     chunk = engine.limits.max_batch_tokens if chunk is None else chunk
     if chunk < 1:
         raise ValueError(f"chunk is {chunk}; expected at least 1")

@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from ....model.metadata import RecordedDecodes, Selection, SelectionSink
+from ....model.metadata import Selection
 from ...params import Request
-from ...token_selection import TokenSelection
+from ...token_selection import RecordedDecodes, SelectionSink, TokenSelection
 from ..fault import Fault
 from ..scheduling.batch import Batch
 

@@ -63,7 +63,7 @@ class Scheduler:
         return bool(self.waiting or self.running)
 
     def add(self, request: Request) -> None:
-        """Queue a request. Engine.make_request has checked that its prompt and max_tokens fit the pool."""
+        """Queue a request. RequestMaker has checked that its prompt and max_tokens fit the pool."""
         request.reusable = self._find_reusable(request)
         self.waiting.append(request)
 

@@ -14,16 +14,15 @@ from ...params import Request as EngineRequest
 from ...text.answer import AnswerDelta, AnswerParser, CallDelta, parse_assistant
 from ...text.dsml import ToolCall
 from ..service.streams import AsyncStream
-from .body import BoundedRoute
 from .context import ApiContext, check_finished, new_id, usage
+from .conversations import answer_params, conversation_ids, grammar_field
 from .errors import declared
 from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unless_gone
-from .logprobs import chat_logprobs
-from .prompt_logprobs import prompt_logprobs, refuse_in_stream
+from .fields import response_schema, sampling_params
+from .guard import BoundedRoute
+from .logprobs import chat_logprobs, prompt_logprobs, refuse_in_stream, selections, selections_of
 from .protocol import ChatRequest
-from .requests import answer_params, form_field, response_schema, sampling_params
 from .responses import EVENTS, ChatCompletion
-from .selections import selections_of, with_selections
 
 
 def chat_router(context: ApiContext) -> APIRouter:
@@ -39,7 +38,8 @@ def chat_router(context: ApiContext) -> APIRouter:
         context.check_model(body.model)
         context.check_capacity(body.n or 1)
         if body.stream:
-            refuse_in_stream(body)
+            if body.prompt_logprobs is not None:
+                refuse_in_stream(body.prompt_logprobs)
             return EventStream(_stream(context, body, await context.submit(await make_chat_requests(context, body))))
         try:
             return JSONResponse(await unless_gone(request, answer_chat(context, body)))
@@ -53,7 +53,8 @@ async def answer_chat(context: ApiContext, body: ChatRequest) -> dict[str, Any]:
     """The whole answer in OpenAI's shape. Raises ApiError and Busy."""
     context.check_model(body.model)
     requests = await make_chat_requests(context, body)
-    scored = await prompt_logprobs(context, body, requests[0].prompt)
+    count = body.prompt_logprobs
+    scored = None if count is None else await prompt_logprobs(context, requests[0].prompt, count)
     completions = await collect(await context.submit(requests))
     choices = [_choice(context, body, index, completion) for index, completion in enumerate(completions)]
     answer = {**_head(context, "chat.completion"), "choices": choices, "usage": usage(completions, len(completions))}
@@ -64,11 +65,13 @@ async def make_chat_requests(context: ApiContext, body: ChatRequest) -> list[Eng
     """The n requests to the engine. Raises ApiError and Busy."""
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     llm = context.service.llm
-    params = sampling_params(body, body.max_completion_tokens or body.max_tokens, logprobs, llm.default_params)
+    params = sampling_params(
+        body, body.max_completion_tokens or body.max_tokens, logprobs, context.service.requests.default_params
+    )
     params = answer_params(body, params, context.tokenizer, llm.chat_format)
-    encode = partial(context.conversation_ids, body, response_schema(body))
+    encode = partial(conversation_ids, context, body, response_schema(body))
     inspect = bool(body.return_selections)
-    return await context.make_requests(body.characters, encode, params, body.n or 1, inspect, form_field(body))
+    return await context.make_requests(body.characters, encode, params, inspect, grammar_field(body))
 
 
 def _choice(context: ApiContext, body: ChatRequest, index: int, completion: Completion) -> dict[str, Any]:
@@ -88,7 +91,9 @@ def _choice(context: ApiContext, body: ChatRequest, index: int, completion: Comp
         "logprobs": chat_logprobs(context.tokenizer, completion.logprobs or []) if body.logprobs else None,
         "finish_reason": _finish_reason(completion, bool(answer.tool_calls)),
     }
-    return with_selections(choice, body.return_selections, completion)
+    if body.return_selections:
+        choice["selections"] = selections(completion.selection or ())
+    return choice
 
 
 async def _stream(context: ApiContext, body: ChatRequest, streams: list[AsyncStream]) -> AsyncGenerator[bytes, None]:

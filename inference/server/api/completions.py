@@ -4,25 +4,56 @@ import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from ...completion import Completion, Delta, Timings, TokenLogprob, Usage
-from ...params import SamplingParams
+from ...params import MAX_LOGPROBS, SamplingParams
 from ..service.streams import AsyncStream
-from .body import BoundedRoute
 from .context import ApiContext, check_finished, new_id, usage
 from .errors import ApiError, declared
 from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unless_gone
-from .logprobs import TextLogprobsBuilder
-from .prompt_logprobs import prompt_logprobs, refuse_in_stream
-from .protocol import CompletionRequest
-from .requests import form_field, sampling_params
+from .fields import (
+    MAX_CHOICES,
+    MAX_PROMPTS,
+    MAX_TOKENS,
+    Integer,
+    Prompt,
+    SamplingFields,
+    Text,
+    form_field,
+    sampling_params,
+)
+from .guard import BoundedRoute
+from .logprobs import TextLogprobsBuilder, prompt_logprobs, refuse_in_stream, selections, selections_of
 from .responses import EVENTS, TextCompletion
-from .selections import selections_of, with_selections
+
+
+class CompletionRequest(SamplingFields):
+    prompt: (
+        Text
+        | Prompt
+        | Annotated[list[Text], Field(fail_fast=True, min_length=1, max_length=MAX_PROMPTS)]
+        | Annotated[list[Prompt], Field(fail_fast=True, min_length=1, max_length=MAX_PROMPTS)]
+    ) = Field(description="a text or a list of token ids, or a list of either")
+    max_tokens: Integer | None = Field(16, ge=0, le=MAX_TOKENS, description="0 only with echo")
+    logprobs: Integer | None = Field(None, ge=0, le=MAX_LOGPROBS)
+    echo: bool | None = False
+    best_of: Integer | None = Field(None, ge=1, le=MAX_CHOICES, description="n or nothing")
+    suffix: Annotated[str, Field(max_length=0)] | None = Field(None, description="not served")
+    add_special_tokens: bool | None = Field(False, description="put the beginning-of-sentence token before a text")
+    parse_special_tokens: bool | None = Field(False, description="encode control tokens that a text spells as such")
+
+    def prompts(self) -> list[str] | list[list[int]]:
+        if isinstance(self.prompt, str):
+            return [self.prompt]
+        if isinstance(self.prompt[0], int):
+            return [self.prompt]  # type: ignore[list-item]
+        return self.prompt  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
@@ -46,7 +77,8 @@ def completions_router(context: ApiContext) -> APIRouter:
         context.check_model(body.model)
         context.check_capacity(len(body.prompts()) * (body.n or 1))
         if body.stream:
-            refuse_in_stream(body)
+            if body.prompt_logprobs is not None:
+                refuse_in_stream(body.prompt_logprobs)
             return EventStream(_stream(context, body, *await _begin(context, body)))
         try:
             return JSONResponse(await unless_gone(request, answer_completion(context, body)))
@@ -73,7 +105,9 @@ async def answer_completion(context: ApiContext, body: CompletionRequest) -> dic
                 }
         if body.prompt_logprobs is not None:
             answer["prompt_logprobs"] = prompt.logprobs
-        choices.append(with_selections(answer, body.return_selections, completion))
+        if body.return_selections:
+            answer["selections"] = selections(completion.selection or ())
+        choices.append(answer)
     return {**_head(context), "choices": choices, "usage": usage(completions, body.n or 1)}
 
 
@@ -87,13 +121,11 @@ async def _begin(context: ApiContext, body: CompletionRequest) -> tuple[list[_Pr
     max_tokens = 16 if body.max_tokens is None else body.max_tokens
     if max_tokens == 0 and not body.echo:
         raise ApiError(400, "max_tokens is 0; expected at least 1, or echo", "max_tokens")
-    params = sampling_params(body, max(max_tokens, 1), body.logprobs, context.service.llm.default_params)
+    params = sampling_params(body, max(max_tokens, 1), body.logprobs, context.service.requests.default_params)
     prompts, requests = [], []
     for source in body.prompts():
         encode = partial(_token_ids, context, body, source)
-        made = await context.make_requests(
-            len(source), encode, params, n, bool(body.return_selections), form_field(body)
-        )
+        made = await context.make_requests(len(source), encode, params, bool(body.return_selections), form_field(body))
         prompts.append(await _prompt(context, body, list(made[0].prompt)))
         requests += made
     streams = await context.submit(requests) if max_tokens else []
@@ -107,7 +139,7 @@ def _token_ids(context: ApiContext, body: CompletionRequest, source: str | list[
 
 
 async def _prompt(context: ApiContext, body: CompletionRequest, tokens: list[int]) -> _Prompt:
-    asked = await prompt_logprobs(context, body, tokens)
+    asked = None if body.prompt_logprobs is None else await prompt_logprobs(context, tokens, body.prompt_logprobs)
     if not body.echo:
         return _Prompt(tokens, "", None, asked)
     scores = None

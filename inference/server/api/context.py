@@ -1,24 +1,60 @@
 """Shared by the endpoints: the service, the model's name, the encoding and checking of prompts, and failures of answers."""
 
+import math
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import anyio.to_thread
+from anyio import CapacityLimiter
 
 from ....kernels.errors import ArgumentError
 from ...completion import Completion, TokenLogprob
-from ...params import MAX_SEED, PromptTooLong, Request, SamplingParams
-from ...text.errors import MessageError, TooManyTokens
-from ...text.messages import conversation_pieces
+from ...params import PromptTooLong, Request, SamplingParams
+from ...text.errors import TooManyTokens
 from ...text.tokenizer import Special, Tokenizer, utf8_length
-from ..service.admission import Busy
-from ..service.entry import STOPPED
-from ..service.service import Service
+from ..service.open_work import STOPPED
+from ..service.service import Busy, Service
 from ..service.streams import AsyncStream
-from .encoding import EncodingQueue
 from .errors import ApiError
-from .protocol import ChatMessage, ConversationFields
+
+Result = TypeVar("Result")
+
+# Characters. Encoding takes about 0.1 s of a core and 30 MB for a text of this length, 3 s and 1 GB for one of 8 MB.
+LONG_TEXT = 2**18
+MAX_OPEN = 4 * 2**23
+CHARACTERS_PER_SECOND = 2**21
+
+
+class EncodingQueue:
+    """Runs what encodes prompts in threads; the tokenizer leaves the interpreter to others meanwhile.
+
+    Long texts are encoded one at a time, so that short ones go past them. All open texts together have at most MAX_OPEN characters.
+    """
+
+    def __init__(self) -> None:
+        # Requests whose prompts are being encoded. They will take places in the service's queue.
+        self.places = 0
+        self._open = 0
+        self._long = CapacityLimiter(1)
+        self._short = CapacityLimiter(8)
+
+    async def run(self, size: int, work: Callable[[], Result], places: int = 0) -> Result:
+        """The result of `work`, which encodes a text of `size` characters for `places` requests. Raises Busy, and its errors."""
+        if self._open and self._open + size > MAX_OPEN:
+            raise Busy(
+                f"{self._open} characters of other prompts are being encoded; expected at most {MAX_OPEN} with this one",
+                retry_after=math.ceil(self._open / CHARACTERS_PER_SECOND),
+            )
+        self._open += size
+        self.places += places
+        try:
+            return await anyio.to_thread.run_sync(work, limiter=self._long if size > LONG_TEXT else self._short)
+        finally:
+            self._open -= size
+            self.places -= places
 
 
 @dataclass(frozen=True)
@@ -61,21 +97,19 @@ class ApiContext:
         size: int,
         encode: Callable[[], Sequence[int]],
         params: SamplingParams,
-        n: int = 1,
         inspect: bool = False,
         form_field: str = "structured_outputs",
     ) -> list[Request]:
-        """n requests for the prompt that `encode` returns; a given seed differs from one to the next. Raises ApiError and Busy.
+        """The requests of params.n answers to the prompt that `encode` returns. Raises ApiError and Busy.
 
         The prompt is encoded and checked in one call of `encoding.run`; `size` is that of its text, in characters. inspect: their
         selections are recorded. form_field: the name that errors give to `params.structured_outputs`.
         """
-        seeds = [None if params.seed is None else (params.seed + i) & MAX_SEED for i in range(n)]
 
         def make() -> list[Request]:
             tokens = encode()
             try:
-                return [self.service.make_request(tokens, replace(params, seed=seed), inspect) for seed in seeds]
+                return self.service.requests.each_answer(tokens, params, inspect)
             except PromptTooLong as error:
                 raise ApiError(400, str(error), code="context_length_exceeded") from None
             except ArgumentError as error:
@@ -85,64 +119,26 @@ class ApiContext:
                     error = error.renamed(form_field)
                 raise ApiError(400, str(error), form_field) from None
 
-        return await self.encoding.run(size, make, n)
-
-    def conversation_ids(self, conversation: ConversationFields, schema: Mapping[str, Any] | None = None) -> list[int]:
-        """Token ids of a conversation's prompt; schema: of the JSON that is wanted. Raises ApiError."""
-        tools = conversation.plain_tools()
-        adds, field = conversation.add_generation_prompt, "add_generation_prompt"
-        if adds is False and not conversation.continues:
-            raise ApiError(400, f"{field} is false; expected true: an answer without it is none of the model's", field)
-        if adds and conversation.continue_final_message:
-            raise ApiError(400, f"{field} is true; expected false with continue_final_message", field)
-        return self.message_ids(
-            conversation.messages, tools, conversation.thinking, continues=conversation.continues, schema=schema
-        )
-
-    def message_ids(
-        self,
-        messages: Sequence[ChatMessage],
-        tools: list[dict[str, Any]] | None,
-        thinking: bool,
-        *,
-        continues: bool = False,
-        schema: Mapping[str, Any] | None = None,
-    ) -> list[int]:
-        """Token ids of a conversation's prompt. Raises ApiError for messages that the chat format cannot express."""
-        plain = [message.model_dump(exclude_none=True) for message in messages]
-        chat_format = self.service.llm.chat_format
-        if (
-            schema is not None and chat_format == "v3.2"
-        ):  # the format has a place for it, which is part of the system message
-            if plain[0]["role"] != "system":
-                plain.insert(0, {"role": "system", "content": ""})
-            plain[0]["response_format"] = schema
-        try:
-            pieces = conversation_pieces(plain, self.tokenizer, thinking, tools, chat_format, continues)
-        except MessageError as error:
-            raise ApiError(400, str(error), "messages") from None
-        self._check_might_fit(pieces)
-        try:
-            return self.tokenizer.encode_pieces(pieces, self.max_model_len)
-        except TooManyTokens as error:
-            raise self._too_long(f"at least {error.count} tokens") from None
+        return await self.encoding.run(size, make, params.n)
 
     def text_ids(self, text: str, add_bos: bool | None, parse_special: bool | None) -> list[int]:
         """Token ids of a text. Raises ApiError for one that the context cannot hold, before it is encoded if its length tells."""
-        self._check_might_fit([text], bool(parse_special))
+        self.check_might_fit([text], bool(parse_special))
         bos = [self.tokenizer.bos_id] if add_bos and self.tokenizer.bos_id is not None else []
         try:
             return bos + self.tokenizer.encode(text, bool(parse_special), self.max_model_len)
         except TooManyTokens as error:
-            raise self._too_long(f"{error.count} tokens") from None
+            raise self.too_long(f"{error.count} tokens") from None
 
-    def _check_might_fit(self, pieces: Sequence[str | Special], parse_special: bool = False) -> None:
+    def check_might_fit(self, pieces: Sequence[str | Special], parse_special: bool = False) -> None:
+        """Raise ApiError for a text whose length tells that the context cannot hold it."""
         least = self.tokenizer.least_tokens(pieces, parse_special)
         if least > self.max_model_len:
             size = sum(utf8_length(piece) for piece in pieces if isinstance(piece, str))
-            raise self._too_long(f"{size} bytes, which are at least {least} tokens")
+            raise self.too_long(f"{size} bytes, which are at least {least} tokens")
 
-    def _too_long(self, length: str) -> ApiError:
+    def too_long(self, length: str) -> ApiError:
+        """The error for a prompt of this length, in words."""
         return ApiError(
             400,
             f"prompt has {length}; expected at most {self.max_model_len - 1} tokens: "

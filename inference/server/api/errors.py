@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from ..service.admission import Busy
+from ..service.service import Busy
 
 log = logging.getLogger(__name__)
 

@@ -1,10 +1,15 @@
-"""Types of request fields, with a bound on every number, and the fields that chat and plain completions share."""
+"""The fields that chat and plain completions share, with a bound on every number, and the SamplingParams that they become."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from ...params import MAX_LOGIT_BIAS, MAX_LOGPROBS, MAX_SEED, MAX_STOP_STRINGS
+from ....kernels.errors import ArgumentError
+from ...params import MAX_LOGIT_BIAS, MAX_LOGPROBS, MAX_SEED, MAX_STOP_STRINGS, SamplingParams
+from ...text.grammar import StructuredOutputsParams
+from .errors import ApiError
 
 MAX_CHOICES = 16
 MAX_PROMPTS = 256
@@ -155,3 +160,65 @@ class SamplingFields(IgnoredFields):
     return_selections: bool | None = Field(
         False, description="also return which positions each token's query attended to, layer by layer"
     )
+
+
+_NUMBERS = (
+    *("temperature", "top_p", "top_k", "min_p", "stop", "stop_token_ids", "ignore_eos", "min_tokens"),
+    *("presence_penalty", "frequency_penalty", "repetition_penalty"),
+)
+_KINDS = ("json", "regex", "choice", "grammar")
+
+
+def sampling_params(
+    request: SamplingFields, max_tokens: int | None, logprobs: int | None, defaults: SamplingParams
+) -> SamplingParams:
+    """The request's SamplingParams; null fields take their defaults. Raises ApiError for a combination that is not allowed."""
+    given: dict[str, Any] = {name: value for name in _NUMBERS if (value := getattr(request, name)) is not None}
+    if request.logit_bias:
+        given["logit_bias"] = _logit_bias(request.logit_bias)
+    seed = None if request.seed is None else request.seed & MAX_SEED
+    try:
+        given["structured_outputs"] = _structured_outputs(request)
+        return replace(defaults, **given, seed=seed, max_tokens=max_tokens, logprobs=logprobs, n=request.n or 1)
+    except ArgumentError as error:
+        raise ApiError(400, str(error), error.name.split(".")[0]) from None
+
+
+def response_schema(body: SamplingFields) -> Mapping[str, Any] | None:
+    """The schema that the answer must have, by response_format."""
+    wanted = body.response_format
+    return wanted.json_schema.schema_ if wanted is not None and wanted.json_schema is not None else None
+
+
+def _structured_outputs(request: SamplingFields) -> StructuredOutputsParams | None:
+    given: list[tuple[str, Any]] = []
+    if (fields := request.structured_outputs) is not None:
+        values = [("json", fields.json_), *((name, getattr(fields, name)) for name in (*_KINDS[1:], "json_object"))]
+        given += [(name, value) for name, value in values if value is not None]
+        if not given:
+            expected = "one of json, json_object, regex, choice, grammar"
+            raise ArgumentError("structured_outputs", "nothing", expected, "has")
+    given += [(name, value) for name in _KINDS if (value := getattr(request, f"guided_{name}")) is not None]
+    if request.response_format is not None and request.response_format.type == "json_object":
+        given.append(("json_object", True))
+    elif (schema := response_schema(request)) is not None:
+        given.append(("json", schema))
+    if len(given) > 1:
+        names = ", ".join(name for name, _ in given)
+        message = f"structured_outputs, guided_* and response_format have {names}; expected one in all"
+        raise ApiError(400, message, "structured_outputs")
+    return StructuredOutputsParams(**dict(given)) if given and given[0] != ("json_object", False) else None
+
+
+def _logit_bias(biases: Mapping[str, float]) -> dict[int, float]:
+    if not all(token.isascii() and token.isdecimal() and len(token) < 10 for token in biases):
+        raise ApiError(400, "logit_bias holds a name that is no token id; expected ids as decimal text", "logit_bias")
+    return {int(token): float(bias) for token, bias in biases.items()}
+
+
+def form_field(body: SamplingFields) -> str:
+    """The field that says what the answer must look like; errors name it."""
+    if body.response_format is not None and body.response_format.type != "text":
+        return "response_format"
+    guided = [name for kind in _KINDS if getattr(body, name := f"guided_{kind}") is not None]
+    return guided[0] if guided else "structured_outputs"

@@ -1,11 +1,17 @@
-"""Log-probabilities in OpenAI's two shapes."""
+"""What a response carries beside its text when it is asked for: log-probabilities, and the positions that DSA selected."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
-from ...completion import TokenLogprob
+import numpy as np
+
+from ...completion import Delta, TokenLogprob
+from ...params import SamplingParams
 from ...text.detokenizer import IncrementalDecoder
 from ...text.tokenizer import REPLACEMENT, Tokenizer
+from ...token_selection import TokenSelection
+from .context import ApiContext
+from .errors import ApiError
 
 # JSON has no −inf; OpenAI writes this number for it.
 LOWEST = -9999.0
@@ -81,3 +87,49 @@ class TextLogprobsBuilder:
             text = self._text(token)
             top[f"token_id:{token}" if REPLACEMENT in text else text] = max(logprob, LOWEST)
         return top
+
+
+def refuse_in_stream(count: int) -> NoReturn:
+    """Raise ApiError for prompt_logprobs in a stream, whose chunks have no place for them."""
+    raise ApiError(400, f"prompt_logprobs is {count}; expected null with stream", "prompt_logprobs")
+
+
+async def prompt_logprobs(context: ApiContext, prompt: Sequence[int], count: int) -> list[Any]:
+    """For each token of a prompt, by token id: its log-probability and those of the `count` likeliest ones; null for the first.
+
+    Raises ApiError and Busy.
+    """
+    [request] = await context.make_requests(0, lambda: prompt, SamplingParams(max_tokens=1))
+    entries: list[Any] = [None]
+    for score in await context.score(request, count):
+        ranks = {token: rank for rank, (token, _) in enumerate(score.top, 1)}
+        values = {**dict(score.top), score.token_id: score.logprob}
+        entries.append(
+            {
+                str(token): {
+                    "logprob": max(value, LOWEST),
+                    "rank": ranks.get(token),
+                    "decoded_token": token_text(context.tokenizer, token),
+                }
+                for token, value in values.items()
+            }
+        )
+    return entries
+
+
+def selections(found: Sequence[TokenSelection]) -> list[dict[str, Any]]:
+    """For each token: the position of its query in the sequence of prompt and answer; by layer, the positions that were attended
+    to, ascending, and their scores where the layer had more to choose from than it takes."""
+    return [
+        {
+            "query_position": each.position,
+            "layers": {str(layer): positions.tolist() for layer, positions in each.layers.items()},
+            "scores": {str(layer): np.round(scores.astype(float), 5).tolist() for layer, scores in each.scores.items()},
+        }
+        for each in found
+    ]
+
+
+def selections_of(deltas: Sequence[Delta]) -> list[dict[str, Any]]:
+    """The selections of a chunk's tokens."""
+    return selections([delta.selection for delta in deltas if delta.selection is not None])

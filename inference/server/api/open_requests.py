@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..service.entry import STOPPED
+from ..service.open_work import STOPPED
 from .errors import ApiError
 from .events import DONE
 

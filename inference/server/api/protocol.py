@@ -8,15 +8,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from ...params import MAX_LOGPROBS
 from ...text.messages import starts_thinking
 from .fields import (
-    MAX_CHOICES,
-    MAX_PROMPTS,
     MAX_TOKENS,
     Integer,
     JsonObject,
-    Prompt,
     SamplingFields,
     Strict,
     Text,
@@ -150,29 +146,6 @@ class ChatRequest(ConversationFields, SamplingFields):
     modalities: list[Literal["text"]] | None = None
     prediction: JsonObject | None = Field(None, description="ignored: it changes the speed of OpenAI's models alone")
     verbosity: Literal["medium"] | None = Field(None, description="medium; no other is served")
-
-
-class CompletionRequest(SamplingFields):
-    prompt: (
-        Text
-        | Prompt
-        | Annotated[list[Text], Field(fail_fast=True, min_length=1, max_length=MAX_PROMPTS)]
-        | Annotated[list[Prompt], Field(fail_fast=True, min_length=1, max_length=MAX_PROMPTS)]
-    ) = Field(description="a text or a list of token ids, or a list of either")
-    max_tokens: Integer | None = Field(16, ge=0, le=MAX_TOKENS, description="0 only with echo")
-    logprobs: Integer | None = Field(None, ge=0, le=MAX_LOGPROBS)
-    echo: bool | None = False
-    best_of: Integer | None = Field(None, ge=1, le=MAX_CHOICES, description="n or nothing")
-    suffix: Annotated[str, Field(max_length=0)] | None = Field(None, description="not served")
-    add_special_tokens: bool | None = Field(False, description="put the beginning-of-sentence token before a text")
-    parse_special_tokens: bool | None = Field(False, description="encode control tokens that a text spells as such")
-
-    def prompts(self) -> list[str] | list[list[int]]:
-        if isinstance(self.prompt, str):
-            return [self.prompt]
-        if isinstance(self.prompt[0], int):
-            return [self.prompt]  # type: ignore[list-item]
-        return self.prompt  # type: ignore[return-value]
 
 
 class TokenizeRequest(Whole):

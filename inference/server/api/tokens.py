@@ -6,9 +6,10 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
-from .body import BoundedRoute
 from .context import ApiContext
+from .conversations import message_ids
 from .errors import ApiError, declared
+from .guard import BoundedRoute
 from .protocol import DetokenizeRequest, TokenizeRequest
 from .responses import DetokenizeResponse, ModelCard, ModelList, TokenizeResponse
 
@@ -43,7 +44,7 @@ def tokens_router(context: ApiContext) -> APIRouter:
             template = body.chat_template_kwargs
             thinking = template is not None and bool(template.thinking or template.enable_thinking)
             tools = [tool.model_dump(exclude_none=True) for tool in body.tools or []]
-            encode = partial(context.message_ids, body.messages, tools or None, thinking)
+            encode = partial(message_ids, context, body.messages, tools or None, thinking)
         else:
             text = body.prompt or ""
             encode = partial(context.text_ids, text, body.add_special_tokens, body.parse_special_tokens)

@@ -3,16 +3,14 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
 
 from ...completion import Delta
 from ...engine.engine import Engine, EngineStats
 from ...engine.fault import Fault, first_line, log_fault
 from ...engine.running.scoring import ScoreJob
-from .delivery import Delivery
-from .entry import STEP_FAILED, STOPPED, TIMED_OUT, Entry, error_delta, with_failure
-from .observers import Observers
-from .open_work import OpenWork
+from .open_work import STEP_FAILED, STOPPED, TIMED_OUT, Entry, OpenWork, error_delta, with_failure
 from .streams import Inbox, deliver
 
 log = logging.getLogger(__name__)
@@ -218,3 +216,86 @@ class EngineThread:
         for job in jobs:
             job.fail(RuntimeError(reason))
         deliver([*undelivered, *((entry.inbox, error_delta(entry.request, reason)) for entry in entries)])
+
+
+# Seconds between two deliveries at most; seven updates a second still look like writing.
+LONGEST_PAUSE = 0.15
+
+
+class Delivery:
+    """Collects deltas and delivers them together. One thread at a time uses it: the engine's."""
+
+    def __init__(self, pause: float) -> None:
+        """pause: seconds between two deliveries per open request, at most LONGEST_PAUSE altogether."""
+        self._pause = pause
+        self._waiting: list[tuple[Inbox, Delta]] = []
+        self._latest = 0.0
+        self._ended = 0.0  # when the step before has ended
+
+    @property
+    def is_due(self) -> bool:
+        """Whether deltas wait for the next delivery."""
+        return bool(self._waiting)
+
+    def add(self, inbox: Inbox, delta: Delta) -> None:
+        self._waiting.append((inbox, delta))
+
+    def flush(self, urgent: Collection[Inbox], now: float, open_requests: int) -> None:
+        """A step has ended. Deliver all that waits if the pause is over, or would be after another such step; else what is for the
+        `urgent` inboxes. What an event loop does not take is delivered again later."""
+        step, self._ended = now - self._ended, now
+        if now + step - self._latest >= min(self._pause * open_requests, LONGEST_PAUSE):
+            self._waiting, self._latest = deliver(self._waiting), now
+        elif urgent:
+            due = [parcel for parcel in self._waiting if parcel[0] in urgent]
+            later = [parcel for parcel in self._waiting if parcel[0] not in urgent]
+            self._waiting = deliver(due) + later
+
+    def flush_all(self, now: float) -> None:
+        """Deliver all that waits, before a step that may be long."""
+        if self._waiting:
+            self._waiting, self._latest = deliver(self._waiting), now
+
+    def take(self) -> list[tuple[Inbox, Delta]]:
+        """All that waits, which the caller delivers."""
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+
+class Observer(Protocol):
+    """The engine's thread calls it, so it must be quick. The first exception that it raises is logged, the others are ignored."""
+
+    def first_token(self, seconds: float) -> None:
+        """`seconds` since the request was submitted."""
+
+    def next_token(self, seconds: float) -> None:
+        """`seconds` since the token before."""
+
+    def finished(self, delta: Delta, seconds: float) -> None:
+        """`delta` is the request's last one; `seconds` since it was submitted."""
+
+
+class Observers:
+    """The observers of a service. Any thread may add one; the engine's thread alone tells them."""
+
+    def __init__(self) -> None:
+        self._observers: tuple[Observer, ...] = ()
+        self._failed: list[Observer] = []
+
+    def add(self, observer: Observer) -> None:
+        self._observers += (observer,)
+
+    def tell(self, delta: Delta, now: float, submitted: float, last_token: float | None) -> None:
+        """Tell them all about a delta. Times are in seconds of one clock; last_token: None before the first."""
+        for observer in self._observers:
+            try:
+                if delta.token_ids and last_token is None:
+                    observer.first_token(now - submitted)
+                elif delta.token_ids and last_token is not None:
+                    observer.next_token(now - last_token)
+                if delta.finish_reason is not None:
+                    observer.finished(delta, now - submitted)
+            except Exception:
+                if not any(failed is observer for failed in self._failed):
+                    self._failed.append(observer)
+                    log_fault(log, "an observer failed; its further failures are not logged")

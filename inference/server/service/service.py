@@ -28,10 +28,8 @@ from ...engine.running.scoring import AnswerScoreJob, AnswerScores, Progress, Sc
 from ...engine.scheduling.pace import DEVICE_TIMES, StepTimes
 from ...llm import LLM
 from ...params import Request, SamplingParams
-from .admission import Admission
-from .engine_thread import EngineThread
-from .entry import Entry
-from .observers import Observer
+from .engine_thread import EngineThread, Observer
+from .open_work import Entry
 from .streams import AsyncInbox, AsyncStream, Inbox, SyncInbox, SyncStream
 
 # Waking a reader costs about 0.05 ms of the interpreter's lock, so that readers take at most 6 % of its time. A few readers get
@@ -86,6 +84,8 @@ class Service:
         if not (math.isfinite(deadline) and deadline > 0):
             raise ArgumentError("deadline", deadline, "a finite number of seconds above 0")
         self.llm = llm
+        # Checks prompts and makes requests, in any thread. That takes a while for a long prompt: not for an event loop's thread.
+        self.requests = llm.requests
         self.capacity = llm.limits.max_sequences + max_queue
         self.deadline = deadline
         llm.engine.keep_pace(step_times or DEVICE_TIMES[llm.device.type], clock)
@@ -104,25 +104,12 @@ class Service:
         inspect: Delta.selection records what DSA selected. policy: an experiment with it. Raises Busy, and ValueError as
         `LLM.generate`.
         """
-        request = await asyncio.to_thread(self.make_request, token_ids, params, inspect, policy)
+        request = await asyncio.to_thread(self.requests.from_tokens, token_ids, params, inspect, policy=policy)
         [stream] = await self.submit_many([request])
         return stream
 
-    def make_request(
-        self,
-        token_ids: Sequence[int],
-        params: SamplingParams | None = None,
-        inspect: bool = False,
-        policy: SelectionPolicy | None = None,
-    ) -> Request:
-        """Check a prompt, for `submit_many` or `score`; a request may be used once. Raises ValueError as `LLM.generate`.
-
-        It takes a while for a long prompt, so an event loop should call it in another thread.
-        """
-        return self.llm.engine.make_request(token_ids, params, inspect, policy=policy)
-
     async def submit_many(self, requests: Sequence[Request]) -> list[AsyncStream]:
-        """Queue several requests of `make_request`, all or none; one stream for each. Errors as `submit`."""
+        """Queue several requests of `requests`, all or none; one stream for each. Errors as `submit`."""
         loop = asyncio.get_running_loop()
         inboxes = [AsyncInbox(loop) for _ in requests]
         self._queue([self._entry(request, inbox) for request, inbox in zip(requests, inboxes, strict=True)])
@@ -139,7 +126,7 @@ class Service:
 
         The request is queued at once, so that Busy and ValueError are raised by the call itself.
         """
-        request, inbox = self.make_request(token_ids, params, inspect, policy), SyncInbox()
+        request, inbox = self.requests.from_tokens(token_ids, params, inspect, policy=policy), SyncInbox()
         self._queue([self._entry(request, inbox)])
         return SyncStream(request, self.cancel, inbox)
 
@@ -147,7 +134,7 @@ class Service:
         """The log-probability of every token of a prompt but the first, given the tokens before it, and the `top` most likely
         tokens at each place.
 
-        `request` comes from `make_request`. The prompt is scored alone, between two steps, while other requests wait. Raises
+        `request` comes from `requests`. The prompt is scored alone, between two steps, while other requests wait. Raises
         Busy, TimeoutError at the deadline, and whatever the model raises.
         """
         clock = self._thread.clock
@@ -171,7 +158,7 @@ class Service:
 
         Raises Busy, TimeoutError at the deadline, and whatever the model raises.
         """
-        request = self.make_request([*prompt, *answer[:-1]], policy=policy)
+        request = self.requests.from_tokens([*prompt, *answer[:-1]], policy=policy)
         clock = self._thread.clock
         job = AnswerScoreJob(request, answer, top, clock() + self.deadline, progress, clock)
         self._admission.admit(1, lambda: self._thread.queue_job(job))
@@ -226,3 +213,53 @@ class Service:
 
     def _queue(self, entries: list[Entry]) -> None:
         self._admission.admit(len(entries), lambda: self._thread.queue(entries))
+
+
+class Busy(Exception):
+    """The queue is full or the service is stopping. Nothing was queued; `retry_after` seconds later it may succeed."""
+
+    def __init__(self, message: str, retry_after: int, is_final: bool = False) -> None:
+        """is_final: this service never takes a request again; `retry_after` is for a server that is started in its place."""
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.is_final = is_final
+
+
+class Admission:
+    """Takes requests for the engine's thread, or refuses them. Counting the open ones and queueing new ones is one operation."""
+
+    def __init__(self, thread: EngineThread, capacity: int) -> None:
+        """capacity: the most places."""
+        self.capacity = capacity
+        self.refused = 0  # since the start
+        self.is_closed = False
+        self._thread = thread
+        self._lock = threading.Lock()
+
+    def admit(self, count: int, queue: Callable[[], None] = lambda: None) -> None:
+        """Call `queue`, which queues so many requests. Raises Busy, or ValueError for more than there are places, instead."""
+        with self._lock:
+            self._check(count)
+            queue()
+
+    def close(self) -> None:
+        """Refuse all from now on."""
+        with self._lock:
+            self.is_closed = True
+
+    def _check(self, count: int) -> None:
+        if count > self.capacity:
+            raise ValueError(
+                f"the number of requests is {count}; expected at most {self.capacity}, all that the server holds"
+            )
+        if self.is_closed:
+            self.refused += count
+            raise Busy("the server is stopping", retry_after=30, is_final=True)
+        if self._thread.failure is not None:
+            self.refused += count
+            raise Busy(self._thread.failure, retry_after=30, is_final=True)
+        if self._thread.work.places + count > self.capacity:
+            self.refused += count
+            # A place becomes free after typical_seconds / capacity, but other clients wait for it as well.
+            retry_after = min(max(math.ceil(self._thread.typical_seconds), 1), 60)
+            raise Busy(f"the queue is full: {self.capacity} requests are running or waiting", retry_after)

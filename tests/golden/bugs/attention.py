@@ -38,7 +38,7 @@ def mscale_missing() -> AbstractContextManager[None]:
 
 
 def mscale_twice() -> AbstractContextManager[None]:
-    """In the thread the second time is on cos and sin, so for the rotated dims alone; here for all."""
+    """The thread applies it a second time to cos and sin, so only to the rotated dims; here to all dims."""
     return with_scale(lambda scale, plain: scale * scale / plain)
 
 

@@ -68,7 +68,7 @@ def first_chunk_alone_is_scored() -> AbstractContextManager[None]:
 
 
 def decoded_index_keys_missing() -> AbstractContextManager[None]:
-    """Index keys are written by prompts alone."""
+    """Only prompts write index keys."""
 
     def change(write: Any) -> Any:
         def prompts_alone(self: Any, keys: Any, cos: Any, sin: Any, metadata: Any, cache: Any) -> None:
@@ -112,7 +112,7 @@ def length_of_the_longest() -> AbstractContextManager[None]:
 
 
 def first_layer_selects_for_all() -> AbstractContextManager[None]:
-    """The first layer's selection is that of all layers, as GLM-5.2's layers share one."""
+    """All layers use the first layer's selection, as GLM-5.2's layers share one."""
     kept: dict[Any, Any] = {}
 
     def change(select: Any) -> Any:

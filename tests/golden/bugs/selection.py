@@ -1,4 +1,4 @@
-"""What is selected from right scores, and whether attention keeps to it."""
+"""Selection from right scores, and attention to the selected tokens."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -32,7 +32,7 @@ def one_key_short() -> AbstractContextManager[None]:
 
 
 def whole_chunk() -> AbstractContextManager[None]:
-    """In prompts, every query of a chunk sees all of it."""
+    """Every query of a prompt's chunk sees the whole chunk."""
 
     def ends(self: Prefill) -> torch.Tensor:
         count = self.length - self.start

@@ -1,12 +1,15 @@
 """--help on a terminal of 80 columns, and the names by which options are called in errors."""
 
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from deepseek_v32.inference.commands import cli, loading
+from deepseek_v32.inference.commands.batch import read_requests
 from support.chain_model import make_llm
 
 GROUP = typer.main.get_command(cli.app)
@@ -35,6 +38,53 @@ def test_help_is_readable_at_80_columns(name, monkeypatch):
     assert 2 <= sum(line.startswith("  deepseek-v32 ") for line in examples) <= 3
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_survive_copying(name, monkeypatch, tmp_path):
+    """A shell runs the lines as --help shows them: each call of the program has options that it knows."""
+    examples = help_of([name], monkeypatch).partition("\nExamples:\n")[2]
+    stub = 'deepseek-v32() { printf "%s\\0" "$#" "$@" >> calls; }; curl() { :; };'
+    subprocess.run(["bash", "-ec", f"{stub}\n{examples}"], cwd=tmp_path, check=True, env={"KEY": "12345678"})
+    words = (tmp_path / "calls").read_bytes().decode().split("\0")[:-1]
+    while words:
+        count = 1 + int(words[0])
+        command, *arguments = words[1:count]
+        words = words[count:]
+        COMMANDS[command].make_context(command, arguments).close()
+    if name == "batch":
+        assert [request.body for request in read_requests(tmp_path / "requests.jsonl")] == [{"prompt": "Hi"}]
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "name", "value"),
+    [
+        ("generate", ["--max-tokens", "7"], "max_new_tokens", 7),
+        ("bench", ["--max-tokens", "7"], "max_new_tokens", 7),
+        ("bench", ["--new-tokens", "7"], "max_new_tokens", 7),
+        ("serve", ["--max-num-seqs", "7"], "max_sequences", 7),
+        ("serve", ["--max-num-batched-tokens", "7"], "max_batch_tokens", 7),
+        ("serve", ["--gpu-memory-utilization", "0.5"], "memory_fraction", 0.5),
+        ("serve", ["/weights"], "checkpoint", Path("/weights")),
+    ],
+)
+def test_names_that_other_programs_use(command, arguments, name, value):
+    with COMMANDS[command].make_context(command, arguments) as context:
+        assert context.params[name] == value
+
+
+def test_serve_takes_one_model():
+    error = CliRunner().invoke(cli.app, ["serve", "/one", "--model", "/other"]).exception
+    assert str(error) == "the model is /one and --model /other; expected one of them"
+    error = CliRunner().invoke(cli.app, ["serve", "/nowhere"]).exception
+    assert str(error).startswith("--model: '/nowhere'")
+
+
+def test_ranks_without_a_gpu_are_not_silent(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    error = CliRunner().invoke(cli.app, ["generate", "Hi", "--tensor-parallel-size", "8"]).exception
+    expected = "expected 1 where no GPU is visible, or device cpu for 8 processes on this machine's CPU"
+    assert str(error) == f"--tensor-parallel-size is 8; {expected}"
+
+
 def test_options_stand_in_groups(monkeypatch):
     shown = help_of(["generate"], monkeypatch)
     titles = re.findall(r"^(\w.*):$", shown, re.MULTILINE)
@@ -42,7 +92,9 @@ def test_options_stand_in_groups(monkeypatch):
         *("Arguments", "Options", "Sampling", "Model", "Hardware", "Diagnosis", "Limits of the engine", "Examples"),
     ]
     sampling = shown.partition("\nSampling:\n")[2].partition("\nModel:\n")[0]
-    assert all(f"  --{name} " in sampling for name in ("top-k", "min-p", "presence-penalty", "max-new-tokens"))
+    assert all(
+        re.search(f"  --{name}[ ,]", sampling) for name in ("top-k", "min-p", "presence-penalty", "max-new-tokens")
+    )
     assert "--max-model-len" not in sampling and "--max-model-len" in shown
     shown = help_of([], monkeypatch)
     assert "--install-completion" in shown and "..." not in shown.partition("Commands:")[2]

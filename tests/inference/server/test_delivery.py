@@ -3,7 +3,7 @@
 import pytest
 
 from deepseek_v32.inference.completion import Delta
-from deepseek_v32.inference.server.service.delivery import LONGEST_PAUSE, Delivery
+from deepseek_v32.inference.server.service.engine_thread import LONGEST_PAUSE, Delivery
 from deepseek_v32.inference.server.service.streams import SyncInbox
 
 PAUSE = 0.001  # per open request

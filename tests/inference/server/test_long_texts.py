@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from deepseek_v32.inference.server.api import encoding
+from deepseek_v32.inference.server.api import context
 from deepseek_v32.inference.server.service.service import Service
 from deepseek_v32.inference.text.tokenizer import Tokenizer
 from support.server import serving, stand_in_llm
@@ -77,7 +77,7 @@ def test_others_are_answered_while_a_long_text_is_encoded(unknowing, path, monke
 
 
 def test_a_queue_of_long_texts_has_an_end(unknowing, monkeypatch):
-    monkeypatch.setattr(encoding, "MAX_OPEN", len(LONG) + 100)
+    monkeypatch.setattr(context, "MAX_OPEN", len(LONG) + 100)
     gate, begun = threading.Event(), threading.Event()
     encode = Tokenizer.encode
     monkeypatch.setattr(

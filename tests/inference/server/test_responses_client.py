@@ -8,8 +8,8 @@ import pytest
 from openai.types.responses import Response, ResponseStreamEvent
 
 from deepseek_v32.inference.server.api.errors import ApiError
-from deepseek_v32.inference.server.api.response_api.kept import KeptResponses
 from deepseek_v32.inference.server.api.response_api.request import ResponseRequest
+from deepseek_v32.inference.server.api.response_api.route import KeptResponses
 from deepseek_v32.inference.server.service.service import Service
 from deepseek_v32.inference.text.tokenizer import DSML, END_THINK, Special
 from support.server import MODEL, serving, stand_in_llm

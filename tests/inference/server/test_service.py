@@ -9,9 +9,8 @@ import pytest
 
 from deepseek_v32.inference import SamplingParams
 from deepseek_v32.inference.engine.running import scoring
-from deepseek_v32.inference.server.service import delivery
-from deepseek_v32.inference.server.service.admission import Busy
-from deepseek_v32.inference.server.service.service import Service
+from deepseek_v32.inference.server.service import engine_thread
+from deepseek_v32.inference.server.service.service import Busy, Service
 from support.fake_model import NAN, RAISE, fake_config, fake_llm, reference_tokens
 
 PROMPT = list(b"what is question 0?")  # its greedy answer is long
@@ -83,7 +82,7 @@ def test_take_gives_all_that_has_come(service):
 
 
 def test_the_first_and_the_last_delta_wait_for_nothing(monkeypatch):
-    monkeypatch.setattr(delivery, "LONGEST_PAUSE", 1000.0)
+    monkeypatch.setattr(engine_thread, "LONGEST_PAUSE", 1000.0)
     llm = fake_llm()
     steps = []
     taken = threading.Event()
@@ -143,7 +142,7 @@ def test_a_score_that_nobody_waits_for_gives_its_place_back():
 
     async def leave(service):
         for _ in range(3):
-            scores = [asyncio.create_task(service.score(service.make_request(PROMPT))) for _ in range(2)]
+            scores = [asyncio.create_task(service.score(service.requests.from_tokens(PROMPT))) for _ in range(2)]
             await asyncio.to_thread(begun.wait, 20)
             for score in scores:
                 score.cancel()
@@ -163,13 +162,13 @@ def test_a_full_queue_refuses_all_or_nothing():
     with Service(llm, max_queue=1) as service:
         first, second = service.stream(PROMPT, GREEDY), service.stream(PROMPT, GREEDY)
         with pytest.raises(Busy) as refusal:
-            asyncio.run(service.submit_many([service.make_request(PROMPT, GREEDY) for _ in range(2)]))
+            asyncio.run(service.submit_many([service.requests.from_tokens(PROMPT, GREEDY) for _ in range(2)]))
         assert refusal.value.retry_after >= 1
         third = service.stream(PROMPT, GREEDY)
         with pytest.raises(Busy):
             service.stream(PROMPT, GREEDY)
         with pytest.raises(ValueError, match="requests is 4; expected at most 3"):
-            asyncio.run(service.submit_many([service.make_request(PROMPT, GREEDY) for _ in range(4)]))
+            asyncio.run(service.submit_many([service.requests.from_tokens(PROMPT, GREEDY) for _ in range(4)]))
         assert (service.stats().open, service.stats().refused) == (3, 3)
         gate.set()
         assert [list(stream)[-1].finish_reason for stream in (first, second, third)] == ["length"] * 3
@@ -319,7 +318,7 @@ def test_a_job_that_nobody_waits_for_ends_before_its_next_chunk(monkeypatch):
     llm.model.before_step = lambda: (chunks.append(0), begun.set(), gate.wait(20))
 
     async def leave(service):
-        score = asyncio.create_task(service.score(service.make_request(PROMPT)))
+        score = asyncio.create_task(service.score(service.requests.from_tokens(PROMPT)))
         await asyncio.to_thread(begun.wait, 20)
         score.cancel()
         await asyncio.gather(score, return_exceptions=True)
@@ -339,7 +338,7 @@ def test_a_score_past_its_deadline_times_out_by_the_clock_of_the_service(monkeyp
 
     llm.model.before_step = wait
     with Service(llm, deadline=10, clock=lambda: seconds[0]) as service, pytest.raises(TimeoutError):
-        asyncio.run(service.score(service.make_request(PROMPT)))
+        asyncio.run(service.score(service.requests.from_tokens(PROMPT)))
 
 
 def test_a_job_in_the_queue_of_a_service_that_stops_fails():
@@ -352,7 +351,7 @@ def test_a_job_in_the_queue_of_a_service_that_stops_fails():
         stream = await service.submit(PROMPT, ENDLESS)
         # Time for its step to begin.
         await asyncio.sleep(0.05)
-        score = asyncio.create_task(service.score(service.make_request(PROMPT)))
+        score = asyncio.create_task(service.score(service.requests.from_tokens(PROMPT)))
         await asyncio.sleep(0.05)
         stop = asyncio.create_task(asyncio.to_thread(service.stop))
         await asyncio.sleep(0.05)
@@ -374,7 +373,7 @@ def test_scores_are_the_models_log_probabilities(monkeypatch, chunk):
         async def main():
             # It keeps its place in the batch.
             busy = await service.submit(PROMPT, ENDLESS)
-            scores = await service.score(service.make_request(PROMPT), top=3)
+            scores = await service.score(service.requests.from_tokens(PROMPT), top=3)
             busy.close()
             return scores
 

@@ -14,10 +14,9 @@ from deepseek_v32.inference.engine.request_state import RequestState
 from deepseek_v32.inference.engine.running import scoring
 from deepseek_v32.inference.engine.scheduling.pages import PagePool
 from deepseek_v32.inference.server.service import engine_thread, server_log
-from deepseek_v32.inference.server.service.admission import Busy
 from deepseek_v32.inference.server.service.engine_thread import EngineThread
 from deepseek_v32.inference.server.service.server_log import ServerLog
-from deepseek_v32.inference.server.service.service import Service
+from deepseek_v32.inference.server.service.service import Busy, Service
 from deepseek_v32.inference.server.service.streams import SyncInbox
 from support.fake_model import NAN, RAISE, fake_llm, reference_tokens
 from support.server import MODEL, serving, stand_in_llm
@@ -116,7 +115,7 @@ def test_a_log_that_raises_ends_nothing(service, broken_log):
     service.observe(BrokenObserver())
     assert last_of(service.stream([*PROMPT, RAISE], GREEDY)).error == "RuntimeError: the model was told to fail"
     with pytest.raises(RuntimeError):
-        asyncio.run(service.score(service.make_request([*PROMPT, RAISE, 1])))
+        asyncio.run(service.score(service.requests.from_tokens([*PROMPT, RAISE, 1])))
     assert works(service)
 
 
@@ -227,7 +226,7 @@ def test_a_thread_that_dies_ends_all_requests_and_refuses_new_ones(error, monkey
     with pytest.raises(Busy, match="the engine's thread has failed"):
         service.stream(PROMPT, GREEDY)
     with pytest.raises(Busy, match="the engine's thread has failed"):
-        asyncio.run(service.score(service.make_request(PROMPT)))
+        asyncio.run(service.score(service.requests.from_tokens(PROMPT)))
     service.stop(drain=10)
 
 
@@ -252,7 +251,7 @@ def test_a_device_that_is_lost_ends_the_service(monkeypatch, caplog):
     monkeypatch.setattr(service.llm.engine.runner, "device_fault", lambda: fault)
     assert last_of(service.stream([*PROMPT, RAISE], GREEDY)).finish_reason == "error"
     with pytest.raises(RuntimeError):
-        asyncio.run(service.score(service.make_request([RAISE, *PROMPT])))
+        asyncio.run(service.score(service.requests.from_tokens([RAISE, *PROMPT])))
     assert works(service)
     beside = service.stream(PROMPT, ENDLESS)
     next(beside)
@@ -276,10 +275,10 @@ def test_a_request_that_arrives_while_the_thread_dies_ends(monkeypatch):
     with pytest.raises(Busy):
         for _ in range(100):
             assert last_of(service.stream(PROMPT, GREEDY)).finish_reason == "error"
-    entry = service._entry(service.make_request(PROMPT, GREEDY), inbox := SyncInbox())
+    entry = service._entry(service.requests.from_tokens(PROMPT, GREEDY), inbox := SyncInbox())
     service._thread.queue([entry])
     assert inbox.deltas.get().finish_reason == "error"
-    job = scoring.ScoreJob(service.make_request(PROMPT), 0, float("inf"))
+    job = scoring.ScoreJob(service.requests.from_tokens(PROMPT), 0, float("inf"))
     service._thread.queue_job(job)
     assert job.future.exception(timeout=10) is not None
     assert service.stats().open == 0
@@ -292,7 +291,7 @@ def test_a_fault_around_scoring_leaves_no_pages(service, name, monkeypatch):
     service.llm.model.before_step = started.set
     running = service.stream(PROMPT, SamplingParams(temperature=0, max_tokens=60, ignore_eos=True))
     started.wait(10)
-    request = service.make_request(list(range(130)))
+    request = service.requests.from_tokens(list(range(130)))
     work, raised = getattr(PagePool, name), []
 
     def faulty(pool, argument):

@@ -10,8 +10,8 @@ import pydantic
 import pytest
 
 from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.server.api.fields import sampling_params
 from deepseek_v32.inference.server.api.protocol import ChatRequest
-from deepseek_v32.inference.server.api.requests import sampling_params
 from deepseek_v32.inference.server.service.service import Service
 from deepseek_v32.inference.text.tokenizer import END_THINK, Special
 from support.server import MODEL, serving, stand_in_llm

@@ -1,10 +1,13 @@
 """The response object: what was asked for, the items of the answer, and how it ended."""
 
+import secrets
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from ....completion import Completion
 from ....params import SamplingParams
+from ....text.answer import AnswerDelta, CallDelta
 from ....text.tokenizer import END_THINK
 from ..context import ApiContext, new_id
 from .request import ResponseRequest
@@ -83,3 +86,83 @@ class Answer:
             "output_tokens_details": {"reasoning_tokens": reasoning},
             "total_tokens": usage.prompt_tokens + usage.completion_tokens,
         }
+
+
+Event = dict[str, Any]  # with its type; the sequence number is added where it is written
+
+_PREFIXES = {"reasoning": "rs", "message": "msg", "function_call": "fc"}
+_PART_TYPES = {"reasoning": "reasoning_text", "message": "output_text"}
+
+
+class Output:
+    """The items so far. Each is opened, grows and is done before the next one begins."""
+
+    def __init__(self) -> None:
+        self.items: list[dict[str, Any]] = []
+        self._is_open = False
+
+    def push(self, answer: AnswerDelta) -> Iterator[Event]:
+        """The events of what a piece of text has added."""
+        if answer.reasoning_content:
+            yield from self._add_text("reasoning", answer.reasoning_content)
+        if answer.content:
+            yield from self._add_text("message", answer.content)
+        for delta in answer.call_deltas:
+            yield from self._add_arguments(delta)
+
+    def finish(self, is_cut: bool) -> Iterator[Event]:
+        """The events of the end. is_cut: the answer has reached its most tokens."""
+        yield from self._close("incomplete" if is_cut else "completed")
+
+    def _add_text(self, kind: str, text: str) -> Iterator[Event]:
+        if not self._is_open or self.items[-1]["type"] != kind:
+            yield from self._close()
+            role: dict[str, Any] = {"role": "assistant"} if kind == "message" else {"summary": []}
+            yield from self._open({"type": kind, **role, "content": []})
+            part: dict[str, Any] = {"type": _PART_TYPES[kind], "text": ""}
+            part |= {"annotations": [], "logprobs": []} if kind == "message" else {}
+            yield self._event("response.content_part.added", content_index=0, part=part)
+            self.items[-1]["content"].append(dict(part))
+        self.items[-1]["content"][0]["text"] += text
+        yield self._text_event("delta", delta=text)
+
+    def _add_arguments(self, delta: CallDelta) -> Iterator[Event]:
+        if delta.name is not None:
+            yield from self._close()
+            call = {"name": delta.name, "call_id": f"call_{secrets.token_hex(12)}", "arguments": ""}
+            yield from self._open({"type": "function_call", **call})
+        self.items[-1]["arguments"] += delta.arguments
+        yield self._event("response.function_call_arguments.delta", delta=delta.arguments)
+
+    def _open(self, item: dict[str, Any]) -> Iterator[Event]:
+        item = {"id": f"{_PREFIXES[item['type']]}_{secrets.token_hex(12)}", **item, "status": "in_progress"}
+        self.items.append(item)
+        self._is_open = True
+        yield {"type": "response.output_item.added", "output_index": len(self.items) - 1, "item": _copy(item)}
+
+    def _close(self, status: str = "completed") -> Iterator[Event]:
+        if not self._is_open:
+            return
+        item, self._is_open = self.items[-1], False
+        if item["type"] == "function_call":
+            named = {"name": item["name"], "arguments": item["arguments"]}
+            yield self._event("response.function_call_arguments.done", **named)
+        else:
+            [part] = item["content"]
+            yield self._text_event("done", text=part["text"])
+            yield self._event("response.content_part.done", content_index=0, part=dict(part))
+        item["status"] = status
+        yield {"type": "response.output_item.done", "output_index": len(self.items) - 1, "item": _copy(item)}
+
+    def _text_event(self, what: str, **fields: Any) -> Event:
+        kind = self.items[-1]["type"]
+        logprobs: dict[str, Any] = {"logprobs": []} if kind == "message" else {}
+        return self._event(f"response.{_PART_TYPES[kind]}.{what}", content_index=0, **fields, **logprobs)
+
+    def _event(self, kind: str, **fields: Any) -> Event:
+        return {"type": kind, "item_id": self.items[-1]["id"], "output_index": len(self.items) - 1, **fields}
+
+
+def _copy(item: dict[str, Any]) -> dict[str, Any]:
+    """As it is now: the item goes on growing."""
+    return {**item, "content": [dict(part) for part in item["content"]]} if "content" in item else dict(item)

@@ -1,0 +1,107 @@
+"""From a conversation to the prompt and the parameters of its answer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...params import SamplingParams
+from ...text.dsml import call_grammar
+from ...text.errors import MessageError, TooManyTokens
+from ...text.grammar import StructuredOutputsParams
+from ...text.messages import ChatFormat, conversation_pieces
+from ...text.tokenizer import DSML, Tokenizer
+from .context import ApiContext
+from .errors import ApiError
+from .fields import form_field
+from .protocol import ChatMessage, ChatRequest, ConversationFields, NamedTool
+
+
+def conversation_ids(
+    context: ApiContext, conversation: ConversationFields, schema: Mapping[str, Any] | None = None
+) -> list[int]:
+    """Token ids of a conversation's prompt; schema: of the JSON that is wanted. Raises ApiError."""
+    tools = conversation.plain_tools()
+    adds, field = conversation.add_generation_prompt, "add_generation_prompt"
+    if adds is False and not conversation.continues:
+        raise ApiError(400, f"{field} is false; expected true: an answer without it is none of the model's", field)
+    if adds and conversation.continue_final_message:
+        raise ApiError(400, f"{field} is true; expected false with continue_final_message", field)
+    return message_ids(
+        context, conversation.messages, tools, conversation.thinking, continues=conversation.continues, schema=schema
+    )
+
+
+def message_ids(
+    context: ApiContext,
+    messages: Sequence[ChatMessage],
+    tools: list[dict[str, Any]] | None,
+    thinking: bool,
+    *,
+    continues: bool = False,
+    schema: Mapping[str, Any] | None = None,
+) -> list[int]:
+    """Token ids of a conversation's prompt. Raises ApiError for messages that the chat format cannot express."""
+    plain = [message.model_dump(exclude_none=True) for message in messages]
+    chat_format = context.service.llm.chat_format
+    if schema is not None and chat_format == "v3.2":  # the format has a place for it, in the system message
+        if plain[0]["role"] != "system":
+            plain.insert(0, {"role": "system", "content": ""})
+        plain[0]["response_format"] = schema
+    try:
+        pieces = conversation_pieces(plain, context.tokenizer, thinking, tools, chat_format, continues)
+    except MessageError as error:
+        raise ApiError(400, str(error), "messages") from None
+    context.check_might_fit(pieces)
+    try:
+        return context.tokenizer.encode_pieces(pieces, context.max_model_len)
+    except TooManyTokens as error:
+        raise context.too_long(f"at least {error.count} tokens") from None
+
+
+def answer_params(
+    body: ChatRequest, params: SamplingParams, tokenizer: Tokenizer, chat_format: ChatFormat
+) -> SamplingParams:
+    """The parameters of the answer to a conversation: constrained to calls where the request demands them, and kept from them where
+    it forbids them. Raises ApiError."""
+    if body.tool_choice == "none" and (mark := tokenizer.special_ids.get(DSML)) is not None:
+        params = replace(params, logit_bias={**(params.logit_bias or {}), mark: -100.0})
+    grammar = _calls(body, params.structured_outputs, tokenizer, chat_format)
+    if grammar is not None:
+        params = replace(params, structured_outputs=StructuredOutputsParams(grammar=grammar))
+    return params.for_answer(body.starts_thinking)
+
+
+def grammar_field(body: ChatRequest) -> str:
+    """The field that says what the answer must look like; errors name it."""
+    field = form_field(body)
+    return "tools" if field == "structured_outputs" and body.structured_outputs is None and body.tools else field
+
+
+def _calls(
+    body: ConversationFields, wanted: StructuredOutputsParams | None, tokenizer: Tokenizer, chat_format: ChatFormat
+) -> str | None:
+    """The grammar of the calls that the answer must or may consist of; None if nothing constrains them. Raises ApiError."""
+    tools = body.plain_tools() or []
+    choice = body.tool_choice or "auto"
+    name = choice.function.name if isinstance(choice, NamedTool) else None
+    control, one = tokenizer.special_ids.get(DSML), body.parallel_tool_calls is False
+    if choice in ("auto", "none"):
+        if not tools or chat_format != "v3.2":
+            return None
+        if wanted is not None:
+            answer = {"type": "object"} if wanted.json_object else wanted.json
+            return call_grammar(tools, control, one=one, answer=answer) if isinstance(answer, Mapping) else None
+        is_strict = any(tool["function"].get("strict") for tool in tools)
+        return call_grammar(tools, control, one=one, free=True) if is_strict else None
+    names = [tool["function"]["name"] for tool in tools]
+    expected = None
+    if not names or (name is not None and name not in names):
+        expected = f"a function in tools, which has {', '.join(names) or 'none'}"[:400]
+    elif chat_format != "v3.2":
+        expected = "auto or none, because this model's chat format has no other"
+    elif wanted is not None:
+        expected = "auto or none with response_format or structured_outputs, because the answer cannot be both"
+    if expected is not None:
+        raise ApiError(400, f"tool_choice is {name or 'required'}; expected {expected}", "tool_choice")
+    chosen = [tool for tool in tools if name in (None, tool["function"]["name"])]
+    return call_grammar(chosen, control, one=one or name is not None)
