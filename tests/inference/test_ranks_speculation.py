@@ -171,11 +171,11 @@ def test_ranks_give_the_tokens_of_plain_decoding(size: int, tmp_path: Path) -> N
 
 
 def test_ranks_capture_and_draft_the_same_with_auto(checkpoint: Path) -> None:
-    """Before the first request, and none after it."""
+    """Before the first request and after it."""
     ended = run_ranks(2, AUTO, checkpoint)
     assert [each.code for each in ended] == [0, 0], "".join(each.err for each in ended)
     (captured, found), (others, _) = [json.loads(each.out) for each in ended]
-    assert captured == others and len(captured) == found["first"] > 20, (captured, others, found)
+    assert captured == others and found["first"] > 20, (captured, others, found)
     namespace: dict[str, Any] = {}
     exec(WORK, namespace)
     prompts = [[(i * 7 + shift) % 64 for i in range(90)] for shift in range(4)]
