@@ -33,6 +33,7 @@ attach(
     trace_tokens="conformance.tracer",  # LLM.trace
     write_report="report.page",  # Completion.save_html
     notebook_frame="report.page",  # a Completion in a notebook
+    CacheCheck="cache_check.check",  # an observer of the runner, with LLM(check_cache=True)
 )
 
 if not TYPE_CHECKING:  # a type checker knows the names above, and should report others

@@ -15,7 +15,7 @@ from .engine.driver import Driver
 from .engine.engine import EngineStats
 from .engine.limits import LIMITS, EngineConfig, unexpected_argument
 from .engine.request_maker import RequestMaker
-from .engine.running.model_runner import Model
+from .engine.running.observer import Model
 from .engine.running.scoring import AnswerScores, all_logits, score_answer
 from .extensions import attached
 from .params import SamplingParams

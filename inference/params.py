@@ -167,9 +167,6 @@ class Request:
     drafted: int = 0
     cached_pages: int = 0  # leading pages that other requests can reuse
     prefix_id: int = 0  # PagePool's name for the contents of those pages
-    # Set by CacheCheck: the latest admission whose reused pages are checked; the number of leading tokens in the chain, and it.
-    checked_admission: int = 0
-    chain: tuple[int, int] = (0, 0)
     cached_tokens: int | None = None  # tokens found in reused pages at the first admission; None before it
     # See prompt_order.py. Leading tokens that were found in the cache when the request began to wait; 0 once it runs.
     reusable: int = 0

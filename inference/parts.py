@@ -12,7 +12,6 @@ import torch
 from ..kernels.errors import ArgumentError
 from ..model.checkpoint.config_json import config_json
 from ..model.config import ModelConfig, Precision
-from .cache_check.report import CacheReports
 from .distributed.leader import Leader
 from .distributed.leading_runner import LeadingRunner, count_pages_on_all_ranks, load_on_all_ranks
 from .distributed.model_source import ModelSource
@@ -20,7 +19,7 @@ from .distributed.worker import loading_llm
 from .engine.engine import Engine
 from .engine.limits import AUTO, EngineConfig, Limits
 from .engine.request_maker import RequestMaker
-from .engine.running.model_runner import Model
+from .engine.running.observer import Model
 from .engine.running.runner import make_runner
 from .engine.sizing import resolve_limits
 from .engine.warm_up import capture_first_graphs
@@ -72,12 +71,11 @@ def load_parts(
         model = load_on_all_ranks(job, source, progress)
         config, target = model.config, model.compute.device
         count = partial(count_pages_on_all_ranks, job, model=model)
-        resolved = resolve_limits(config, source.precision, target, chosen, drafts, count)
+        resolved = resolve_limits(config, source.precision, target, chosen, drafts, count, observers(chosen))
         own = make_runner(model, config, source.precision, resolved, target, ranks)
         runner = own if job is None else LeadingRunner(job, resolved, own)
-        reports = None if own.cache_check is None else CacheReports(own.cache_check)
         requests = RequestMaker(config, resolved, tokenizer, chat_format, default_params)
-        engine = Engine(runner, config, resolved, tokenizer, reports=reports, requests=requests)
+        engine = Engine(runner, config, resolved, tokenizer, requests=requests)
         capture_first_graphs(engine, own.graphs)
         if job is not None and job.children is not None:
             # For an LLM that nobody closes. A stream may outlive it, so the children are needed for as long as the engine.
@@ -92,10 +90,14 @@ def parts_around(model: Model, config: ModelConfig, tokenizer: Tokenizer | None,
     if drafts == "auto":
         drafts = AUTO if getattr(model, "mtp", None) is not None else 0
     chat_format = resolve_chat_format(tokenizer, chosen.chat_format)
-    resolved = resolve_limits(config, precision, device, chosen, drafts)
+    resolved = resolve_limits(config, precision, device, chosen, drafts, observers=observers(chosen))
     runner = make_runner(model, config, precision, resolved, device)
-    reports = None if runner.cache_check is None else CacheReports(runner.cache_check)
     requests = RequestMaker(config, resolved, tokenizer, chat_format)
-    engine = Engine(runner, config, resolved, tokenizer, reports=reports, requests=requests)
+    engine = Engine(runner, config, resolved, tokenizer, requests=requests)
     capture_first_graphs(engine, runner.graphs)
     return Parts(model, engine, config, tokenizer, chat_format, resolved, precision, torch.device(device))
+
+
+def observers(chosen: EngineConfig) -> tuple[str, ...]:
+    """The observers of the runner that a caller has asked for, by their names in extensions.py."""
+    return ("CacheCheck",) if chosen.check_cache else ()

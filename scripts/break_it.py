@@ -58,7 +58,7 @@ class Campaigns:
         return overload.run(self._seed, self._count(20_000), clients=self._count(overload.CLIENTS))
 
     def slow_clients(self) -> Result:
-        """1,000 half heads, 50 streams that nobody reads, 500 cancelled streams."""
+        """1,000 half heads, 50 streams that are not read, 500 cancelled streams."""
         return slow_clients.run(self._seed, self._count(1000), waits=self._scale >= 1)
 
     def long_texts(self) -> Result:

@@ -1,7 +1,7 @@
-"""Do the bits of a request's logits depend on what runs beside it? Requests under load against the same requests alone.
+"""Do the bits of a request's logits depend on the rest of the batch? Compares requests under load and without it.
 
     python scripts/check_determinism.py --requests 500 --longest 4096                   # the demo, exact precision
-    python scripts/check_determinism.py --precision fp8 --first 100 --seconds 500        # a slice of at most so many seconds
+    python scripts/check_determinism.py --precision fp8 --first 100 --seconds 500        # at most this many seconds
     python scripts/check_determinism.py --plain                                          # without the mode: how much differs
     python scripts/check_determinism.py --device cuda --precision bf16 --longest 16384   # on a GPU
     python scripts/check_determinism.py --device cuda --released 4 --longest 4096        # 4 random layers of released dimensions
@@ -58,7 +58,7 @@ def main() -> int:
     )
     parser.add_argument("--first", type=int, default=0, help="seed of the first case")
     parser.add_argument("--stride", type=int, default=1, help="from a case's seed to the next one's")
-    parser.add_argument("--requests", type=int, default=10**9, help="begin no case after so many")
+    parser.add_argument("--requests", type=int, default=10**9, help="begin no case after this many")
     parser.add_argument("--seconds", type=float, default=60, help="begin no case after so long")
     parser.add_argument("--group", type=int, default=12, help="requests of a case")
     parser.add_argument(

@@ -34,7 +34,7 @@ RMS_NORM_EPS, INDEX_TOPK = 1e-5, 2048
 SMALL = ("q_a_proj", "kv_a_proj_with_mqa", "indexer.wk")
 SHIFT = 9
 ROPE_BLOCK = 4  # of kv_a_proj_with_mqa's blocks of rows: the rotated part, which no norm follows
-# Of each layer, one in so many index heads has the signs of its weights turned. In the last layer it is every second one: so many
+# Of each layer, one in this many index heads has the signs of its weights turned. In the last layer it is every second one: so many
 # in the layers before made answers depend on how selections round.
 TURNED = (4, 4, 2)
 

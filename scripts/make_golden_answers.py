@@ -7,8 +7,8 @@ With new weights in model/demo the first command is all there is to do: it also 
 from golden files. What the tests see of them is another script's (conformance_table.py).
 
 Questions are those that right engines answer alike and by far, however they round (tests/golden/certainty.py).
-The right answers are those of exact precision (fp32); tests hold them to transformers. The noise is what the same engine answers
-in bf16 and in fp8, and right implementations that round in other ways (tests/golden/right_engines.py). The bugs are those of
+The right answers are made in exact precision (fp32); tests hold them to transformers. The noise is what the same engine answers
+in bf16 and in fp8, and right implementations that round in other ways (tests/golden/right_engines.py). The bugs are the ones of
 tests/golden/bugs that declare "http". One that changes nothing by SHOWS times the noise is left out; one counts if it changes an
 answer, or a log-probability by more than ten times the noise of all right engines.
 What the wide checkpoint (scripts/make_conformance_checkpoint.py) answers is computed from its narrow twin, the same function.

@@ -49,7 +49,7 @@ def parse_arguments() -> argparse.Namespace:
         help="a key of config.json and its value in JSON, e.g. --set index_topk=16; may be repeated",
     )
     parser.add_argument(
-        "--no-tokenizer", dest="tokenizer", action="store_false", help="weights and config.json alone: ids in, ids out"
+        "--no-tokenizer", dest="tokenizer", action="store_false", help="only weights and config.json: ids in, ids out"
     )
     return parser.parse_args()
 

@@ -136,7 +136,7 @@ class Recorder:
             yield
 
     def _indexed(self, indexer: Any, _: Any, __: Any) -> None:
-        """Complete the indexer's stages: this hook runs behind those of its modules."""
+        """Complete the indexer's stages: this hook runs after its modules' hooks."""
         prefix, width = f"layers.{self.layer}.", self.config.qk_rope_head_dim
         query, key = (x.detach()[0].float() for x in self.rotated)
         plain = self.stages[prefix + "index_query_proj"]

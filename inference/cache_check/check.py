@@ -1,5 +1,7 @@
 """Checks of the caches while the engine runs (`--check-cache`): what each step stamps and compares, and what it has found.
 
+CacheCheck is an observer of the runner's steps (engine/running/observer.py); the engine knows nothing else of it.
+
 kernels/cache_stamps.py defines stamps, chains and tasks. With checks on, each step
 
 - verifies pages that a newly admitted request reuses, before the model reads them: every stamp and chain of every layer, the end of
@@ -12,8 +14,9 @@ kernels/cache_stamps.py defines stamps, chains and tasks. With checks on, each s
 Nothing waits for the device: what it finds is in memory of the host once the step's sampled tokens are.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -21,45 +24,33 @@ import torch.distributed as dist
 
 from ...kernels.cache_stamps import check_cache, multiplier_table
 from ...kernels.errors import ArgumentError
-from ...kernels.registry import Preference, choose, choose_implementation
+from ...kernels.registry import choose, choose_implementation
 from ...kernels.types import FOUND_WORDS, Stamps
-from ...model.config import ModelConfig
-from ...model.metadata import AttentionMetadata, LayerCache
+from ...model.metadata import PAGE_SIZE
 from ...model.transformer import Transformer
-from ..engine.running.model_runner import Model
+from ..engine.running.inputs import Inputs
+from ..engine.running.observer import Plan, Setup, StepObserver
 from ..engine.scheduling.batch import Batch
 from ..params import Request
-from .plan import TRUTHS, CheckPlan, CheckPlanner
+from .plan import DECODE_WORDS, TRUTHS, CheckPlan, CheckPlanner
+from .report import CacheReports, Mismatch
 
 _RECENT = 8  # steps whose mismatches can still be attributed to requests
 
 
-@dataclass(frozen=True)
-class Mismatch:
-    """What a check has found wrong."""
+class CacheCheck(StepObserver):
+    """The stamps of one rank's caches, and the checks of its steps.
 
-    step: int
-    request: Request
-    kind: int  # LATENT to INDEX_BYTES of kernels/cache_stamps.py
-    layer: int
-    position: int  # for bytes, the first of the page
-    expected: int
-    found: int
+    The caches of the MTP layer are left as they are: drafts cannot change an answer.
+    """
 
+    words = DECODE_WORDS
 
-class CacheCheck:
-    """The stamps of one rank's caches, and the checks of its steps."""
-
-    def __init__(
-        self,
-        caches: Sequence[LayerCache],
-        max_sequences: int,
-        max_model_len: int,
-        padding_page: int,
-        backend: str | Preference = "auto",
-        ranks: int = 1,
-    ) -> None:
-        """padding_page: the page of padding rows. With several ranks, all of them learn what one of them finds."""
+    def __init__(self, setup: Setup) -> None:
+        """Give the layers' caches stamps. With several ranks, all of them learn what one of them finds."""
+        max_sequences, ranks = setup.max_sequences, setup.ranks
+        caches = setup.caches[: setup.config.num_hidden_layers]
+        backend = setup.model.compute.backend if isinstance(setup.model, Transformer) else "auto"
         first = caches[0].latent
         device, (pages, size), layers = first.device, first.shape[:2], len(caches)
         bytes_of = [one[0].numel() * one.element_size() for one in (first, caches[0].index)]
@@ -72,7 +63,7 @@ class CacheCheck:
         self._host = torch.zeros(shape, dtype=torch.int64, pin_memory=pinned)
         self._view = self._host.numpy()
         self._found_steps = self._view[:, 0]
-        multipliers = multiplier_table(max(max_model_len, *words))
+        multipliers = multiplier_table(max(setup.max_model_len, *words))
         self.planner = CheckPlanner(size, multipliers)
         # Other multipliers than those of the first positions.
         factors = multiplier_table(2 * layers + 7)[7:].view(np.int64).reshape(layers, 2)
@@ -91,32 +82,70 @@ class CacheCheck:
             page_words=words,
             claims=full((max_sequences,)),
             found=self._host if on_host else self._host.to(device),
-            padding_page=padding_page,
+            padding_page=setup.scratch_page,
         )
-        self.caches = [
-            replace(cache, stamps=(column[0], column[1]))
-            for cache, column in zip(caches, self.stamps.columns, strict=True)
-        ]
+        for layer, (cache, column) in enumerate(zip(caches, self.stamps.columns, strict=True)):
+            setup.caches[layer] = replace(cache, stamps=(column[0], column[1]))
         self._pairs = [(cache.latent, cache.index) for cache in caches]
         self._backend, self._ranks, self._device = backend, ranks, device
         # Chosen once, and called without checks of the arguments, which would take 1 % of the demo's decodes on a CPU.
         self._stamp_tokens = choose("stamp_tokens", self.stamps.chains, backend)
         self._recent: dict[int, tuple[Request, ...]] = {}
         self._told: set[tuple[int, int]] = set()  # (step, row) of recent mismatches that `mismatches` has returned
+        self._reports = CacheReports(self.planner, size, self.stamp_at)
 
-    def plan(self, batch: Batch, in_graph: bool) -> CheckPlan:
-        """Decide what a step checks. Rank 0 does so for all ranks. in_graph: the step is a graph of decodes, which has tasks."""
+    def allows_graph(self, batch: Batch) -> bool:
+        # The rows of one request chain their stamps, which a graph of decodes does not.
+        return not batch.draft_counts
+
+    def plan(self, batch: Batch, in_graph: bool) -> Plan:
         plan = self.planner.plan(batch, in_graph)
         self._recent[plan.step] = batch.requests
         self._recent.pop(plan.step - _RECENT, None)
-        return plan
+        return plan.encode()
+
+    @contextmanager
+    def step(self, batch: Batch, plan: Plan, inputs: Inputs) -> Iterator[Inputs]:
+        check = CheckPlan.decode(plan)
+        self._check_reused(batch, check)
+        stamped = self._stamp(inputs, batch.counts)
+        # Copied before the model runs: a copy from pageable memory waits for the device.
+        uploaded = (
+            self._upload(check.step, check.tasks, check.truths) if len(check.tasks) or len(check.truths) else None
+        )
+        yield stamped
+        if uploaded is not None:
+            step, tasks, truths = uploaded
+            self._check(inputs.table, step, tasks, None, truths)
+        self._share()
+
+    def before_graph(self, batch: Batch, plan: Plan) -> np.ndarray:
+        check = CheckPlan.decode(plan)
+        self._check_reused(batch, check)
+        return check.words()
+
+    @contextmanager
+    def in_graph(self, words: torch.Tensor, inputs: Inputs) -> Iterator[Inputs]:
+        metadata = inputs.metadata
+        yield self._stamp(inputs, metadata.query_lengths)
+        self._check(inputs.table, words[:1], None, metadata.lengths, words[1:].view(TRUTHS, 3))
+        self._share()
+
+    def errors(self, requests: Sequence[Request]) -> dict[int, str]:
+        found = self.mismatches()
+        return self._reports.errors(found, requests) if found else {}
+
+    @staticmethod
+    def page_bytes(layers: int) -> int:
+        # Two stamps of 4 bytes for each entry, two hashes for each page of a layer, and two chains of 8 bytes for each slot.
+        return layers * (PAGE_SIZE * 8 + 16) + PAGE_SIZE * 16
 
     def stamp_at(self, chain: int, layer: int, kind: int) -> int:
         """The stamp of an entry after whose token the chain is `chain`."""
         return int(np.int64(chain * int(self.stamps.factors[layer, kind]) % 2**64 >> 32).astype(np.int32))
 
-    def check_reused(self, batch: Batch, plan: CheckPlan) -> None:
-        """Verify the pages that requests of the batch reuse. Call before the model reads them."""
+    def _check_reused(self, batch: Batch, plan: CheckPlan) -> None:
+        """Verify the pages that requests of the batch reuse, before the model reads them."""
         if not len(plan.reused):
             return
         rows = int(plan.reused[-1, 0]) + 1
@@ -127,40 +156,17 @@ class CacheCheck:
         step, tasks, truths = self._upload(plan.step, plan.reused, plan.reused_truths)
         self._check(torch.from_numpy(table).to(self._device), step, tasks, None, truths)
 
-    def begin(
-        self,
-        tokens: torch.Tensor,
-        positions: torch.Tensor,
-        slots: torch.Tensor,
-        block_table: torch.Tensor,
-        counts: Sequence[int],
-    ) -> tuple[torch.Tensor, ...]:
-        """Write the chains of a step's tokens -> AttentionMetadata.stamps, which the model's launches store.
+    def _stamp(self, inputs: Inputs, counts: Sequence[int]) -> Inputs:
+        """Write the chains of a step's tokens, and add AttentionMetadata.stamps, which the model's launches store.
 
         counts: the number of new tokens of each sequence.
         """
+        tokens, positions, metadata, table = inputs
         starts = None
         if len(counts) < len(tokens):
             starts = torch.from_numpy(np.cumsum((0, *counts), dtype=np.int32)).to(self._device)
-        rows = tokens, positions, slots, block_table, starts
-        stamps: torch.Tensor = self._stamp_tokens(*rows, self.stamps)
-        return stamps.view(-1, len(tokens)).unbind()
-
-    def upload(self, plan: CheckPlan) -> list[torch.Tensor]:
-        """What `end` needs on the device. Called before the model runs: a copy from pageable memory waits for the device."""
-        return self._upload(plan.step, plan.tasks, plan.truths) if len(plan.tasks) or len(plan.truths) else []
-
-    def end(self, block_table: torch.Tensor, uploaded: list[torch.Tensor]) -> None:
-        """Verify what a step has written, and some of what it has read. block_table: int32 [B, pages], of the batch's requests."""
-        if uploaded:
-            step, tasks, truths = uploaded
-            self._check(block_table, step, tasks, None, truths)
-        self._share()
-
-    def end_decodes(self, metadata: AttentionMetadata, words: torch.Tensor) -> None:
-        """As `end`, for decodes alone. words: int64 [DECODE_WORDS] on the device."""
-        self._check(metadata.block_table, words[:1], None, metadata.lengths, words[1:].view(TRUTHS, 3))
-        self._share()
+        stamps: torch.Tensor = self._stamp_tokens(tokens, positions, metadata.slots, table, starts, self.stamps)
+        return inputs._replace(metadata=replace(metadata, stamps=stamps.view(-1, len(tokens)).unbind()))
 
     def mismatches(self) -> list[Mismatch]:
         """What recent steps have found and no earlier call has returned. Complete for steps whose tokens have been read."""
@@ -211,20 +217,3 @@ class CacheCheck:
             dist.all_reduce(found, op=dist.ReduceOp.MAX)
         if found is not self._host:
             self._host.copy_(found, non_blocking=True)
-
-
-def make_check(
-    model: Model,
-    caches: list[LayerCache],
-    config: ModelConfig,
-    max_sequences: int,
-    max_model_len: int,
-    scratch_page: int,
-    ranks: int,
-) -> tuple[CacheCheck, list[LayerCache]]:
-    """The check of a model's caches, and the caches with their stamps. An MTP layer's are left as they are: drafts cannot change
-    an answer."""
-    backend = model.compute.backend if isinstance(model, Transformer) else "auto"
-    own = caches[: config.num_hidden_layers]
-    check = CacheCheck(own, max_sequences, max_model_len, scratch_page, backend, ranks)
-    return check, [*check.caches, *caches[len(own) :]]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -26,6 +27,22 @@ class CheckPlan(NamedTuple):
     tasks: np.ndarray  # [M, 5] tasks after it; those of graphs of decodes follow from the lengths instead
     truths: np.ndarray  # [K, 3]
 
+    def encode(self) -> tuple[np.ndarray, ...]:
+        """As int64 arrays, which rank 0 sends to the other ranks."""
+        return np.array([self.step], dtype=np.int64), *self[1:]
+
+    @classmethod
+    def decode(cls, arrays: Sequence[np.ndarray]) -> "CheckPlan":
+        step, *rest = arrays
+        return cls(int(step[0]), *rest)
+
+    def words(self) -> np.ndarray:
+        """For a graph of decodes, int64 [DECODE_WORDS]: the step's number, then rows of truths, -1 where there is none."""
+        words = np.full(DECODE_WORDS, -1, dtype=np.int64)
+        words[0] = self.step
+        words[1 : 1 + self.truths.size] = self.truths.ravel()
+        return words
+
 
 _NONE5, _NONE3 = np.zeros((0, 5), np.int64), np.zeros((0, 3), np.int64)
 
@@ -37,6 +54,12 @@ class CheckPlanner:
         """multipliers: uint64, of the chains' sums, at least one for each position."""
         self.step = self.last_check = 0  # numbers of the latest step, and of the latest that checks anything
         self._page_size, self._multipliers = page_size, multipliers
+        self._checked: WeakKeyDictionary[Request, int] = (
+            WeakKeyDictionary()
+        )  # the latest admission whose pages are checked
+        self._chains: WeakKeyDictionary[Request, tuple[int, int]] = (
+            WeakKeyDictionary()
+        )  # leading tokens, and their chain
 
     def plan(self, batch: Batch, in_graph: bool) -> CheckPlan:
         """Decide what a step checks. in_graph: the step is a graph of decodes, which has tasks."""
@@ -45,8 +68,8 @@ class CheckPlanner:
         # A step that takes its tokens from the device has no newly admitted request.
         entries = () if batch.sampled_rows else zip(batch.requests, batch.starts, strict=True)
         for row, (request, start) in enumerate(entries):
-            if request.checked_admission != request.admission:
-                request.checked_admission = request.admission
+            if self._checked.get(request, 0) != request.admission:
+                self._checked[request] = request.admission
                 if start:
                     reused += self._reused_tasks(row, start)
                     reused_truths.append((row, start - 1, self.chain(request, start)))
@@ -68,12 +91,12 @@ class CheckPlanner:
 
     def chain(self, request: Request, count: int) -> int:
         """The chain after the request's first `count` tokens, as a signed integer of 64 bits."""
-        known, chain = request.chain
+        known, chain = self._chains.get(request, (0, 0))
         if known > count:
             known, chain = 0, 0
         tokens = np.array(request.tokens[known:count], dtype=np.uint64) + np.uint64(1)
         chain = (chain + int((tokens * self._multipliers[known:count]).sum(dtype=np.uint64))) % 2**64
-        request.chain = (count, chain)
+        self._chains[request] = (count, chain)
         return chain - 2**64 if chain >= 2**63 else chain
 
     def _reused_tasks(self, row: int, start: int) -> list[tuple[int, ...]]:

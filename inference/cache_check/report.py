@@ -6,14 +6,14 @@ import os
 import tempfile
 import time
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ...kernels.types import CHAIN, INDEX, INDEX_BYTES, LATENT, LATENT_BYTES, TOKENS
 from ..params import Request
-from .check import CacheCheck, Mismatch
+from .plan import CheckPlanner
 
 log = logging.getLogger(__name__)
 
@@ -30,24 +30,36 @@ _NAMES = {
 }
 
 
-class CacheReports:
-    """Writes reports. A file holds tokens of the request, so only its owner may read it; the log does not name them."""
+@dataclass(frozen=True)
+class Mismatch:
+    """An entry that a check has found wrong."""
 
-    def __init__(self, check: CacheCheck, folder: Path | None = None) -> None:
-        """folder: where the files go; by default the system's folder of temporary files."""
-        self._check = check
-        self._folder = folder
+    step: int
+    request: Request
+    kind: int  # LATENT to INDEX_BYTES of kernels/cache_stamps.py
+    layer: int
+    position: int  # for bytes, the first of the page
+    expected: int
+    found: int
+
+
+class CacheReports:
+    """Writes reports. A file holds tokens of the request, so only its owner may read it; the log does not name them.
+
+    The files go to the system's folder of temporary files.
+    """
+
+    def __init__(self, planner: CheckPlanner, page_size: int, stamp_at: Callable[[int, int, int], int]) -> None:
+        """stamp_at: CacheCheck.stamp_at."""
+        self._planner, self._page_size, self._stamp_at = planner, page_size, stamp_at
         self._files = 0
         self._reported: deque[int] = deque(maxlen=_REMEMBERED)
 
-    def errors(self, others: Sequence[Request]) -> dict[int, str]:
-        """Report what the checks have found since the last call: one line for each request, by its id.
+    def errors(self, found: Sequence[Mismatch], others: Sequence[Request]) -> dict[int, str]:
+        """Report mismatches: one line for each request, by its id.
 
         others: requests whose entries may be in the place of the right ones.
         """
-        found = self._check.mismatches()
-        if not found:
-            return {}
         first = {mismatch.request.id: mismatch for mismatch in reversed(found)}
         new = {id: mismatch for id, mismatch in first.items() if id not in self._reported}
         self._reported.extend(new)
@@ -70,14 +82,14 @@ class CacheReports:
         """Where two entries do not follow each other, the one that does not belong to the request's tokens."""
         if mismatch.kind != CHAIN:
             return mismatch
-        right = self._check.planner.chain(mismatch.request, mismatch.position)
+        right = self._planner.chain(mismatch.request, mismatch.position)
         if mismatch.expected == right:
             return mismatch
         before = mismatch.position - 1
         return replace(mismatch, kind=TOKENS, position=before, expected=right, found=mismatch.expected)
 
     def _describe(self, mismatch: Mismatch, others: Sequence[Request]) -> dict[str, Any]:
-        request, size = mismatch.request, self._check.stamps.page_size
+        request, size = mismatch.request, self._page_size
         number = mismatch.position // size
         page = request.pages[number] if number < len(request.pages) else None  # None: it has given its pages back
         first = number * size
@@ -111,9 +123,9 @@ class CacheReports:
         for request in others:
             if len(request.tokens) < count or request is mismatch.request:
                 continue
-            chain = self._check.planner.chain(request, count)
+            chain = self._planner.chain(request, count)
             stamped = mismatch.kind in (LATENT, INDEX)
-            value = self._check.stamp_at(chain, mismatch.layer, mismatch.kind) if stamped else chain
+            value = self._stamp_at(chain, mismatch.layer, mismatch.kind) if stamped else chain
             if value == mismatch.found:
                 return request.id
         return None
@@ -122,7 +134,7 @@ class CacheReports:
         if self._files == MOST_FILES:
             return None
         try:
-            descriptor, name = tempfile.mkstemp(".json", "deepseek-v32-cache-", self._folder)
+            descriptor, name = tempfile.mkstemp(".json", "deepseek-v32-cache-")
             with os.fdopen(descriptor, "w") as file:
                 json.dump(report, file, indent=1)
         except OSError as error:

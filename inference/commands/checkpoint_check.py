@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...model.checkpoint.config_json import read_config
-from ...model.checkpoint.converted import STATE, converted_tables, find_converted, is_converted
 from ...model.checkpoint.files import no_directory
-from ...model.checkpoint.locate import match
+from ...model.checkpoint.locate import STATE, converted_tables, find_converted, is_converted, match
 from ...model.checkpoint.manifest import PLAIN, find_manifest
 from ...model.checkpoint.safetensors import StoredTensor, read_headers
 from ...model.config import ModelConfig, Precision
@@ -102,7 +101,7 @@ def _check_weights(directory: Path, config: "ModelConfig", ranks: int) -> tuple[
                 except ValueError as error:
                     note(error)
                 else:
-                    tensors |= {f"{each.file}/{each.name}": each for _, each, _ in found}
+                    tensors |= {f"{each.weight.file}/{each.weight.name}": each.weight for each in found}
         else:
             if (directory / STATE).exists():
                 note(ValueError("is an unfinished conversion; expected a finished one: run the same convert again"))

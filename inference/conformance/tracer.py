@@ -1,9 +1,9 @@
 """Records what the engine computes, stage by stage, in any schedule: whole prompts, chunks, decodes, drafts, reused pages.
 
-A TracedRunner stands before the engine's runner. It sorts the rows of each step by request and position, so that the trace of a
-request has the same shape however it was scheduled: a row that was computed again (after a preemption, or in place of a rejected
-draft) replaces the older one. Latents and index keys are read back from the cache after each step, for the whole context: they are
-what later tokens will read, whoever has written them.
+A Tracer observes the engine's runner. It sorts the rows of each step by request and position, so that the trace of a request has
+the same shape however it was scheduled: a row that was computed again (after a preemption, or in place of a rejected draft)
+replaces the older one. Latents and index keys are read back from the cache after each step, for the whole context: they are what
+later tokens will read, whoever has written them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,20 +20,22 @@ from ...model.metadata import Selection, context_slots
 from ...model.stages import Rows, Values, traced
 from ...model.transformer import Transformer
 from ..engine.engine import Engine
+from ..engine.running.inputs import Inputs
+from ..engine.running.observer import Plan, StepObserver
 from ..engine.running.runner import Runner
-from ..engine.running.scoring import prompt_logits, raise_mismatch
-from ..engine.sampling.greedy import GreedySample
-from ..engine.sampling.noise import DraftNoise
+from ..engine.running.scoring import prompt_steps, raise_observed
 from ..engine.sampling.sampler import draft_noise
 from ..engine.scheduling.batch import Batch
+from ..engine.step import Choices, LaunchedStep
 from ..params import Request
-from ..token_selection import SelectionSink
 from ..trace import MTP_NAMES, Trace, describe_rows, full_name, jsonable
 from .tracer_rows import Part, ascending, assemble, dequantized, read_cache, router_order, untransformed, versions
 
 
-class TracedRunner:
-    """A ModelRunner that records every step of another one. `traces` has what was recorded, by request id."""
+class Tracer(StepObserver):
+    """Records every step of a runner that it observes."""
+
+    by_layer = True
 
     def __init__(self, runner: Runner, config: ModelConfig, layers: Iterable[int] | None, forced: bool = False) -> None:
         """layers: None: all. forced: the text is given, so that the MTP layer can follow it."""
@@ -41,70 +43,34 @@ class TracedRunner:
         self.runner, self.model, self.config = runner, runner.model, config
         self.layers = None if layers is None else frozenset(layers)
         self.forced = forced
-        self._parts: dict[int, dict[str, list[Part]]] = {}
+        self._parts: dict[int, dict[str, list[Part]]] = {}  # by request id and stage
         self._owners = self._positions = torch.empty(0, dtype=torch.int64)  # [T] of the step: request ids and positions
         self._recording = True
 
-    supports_async_scheduling = False
-    greedy = None  # traced steps run without graphs
-
-    @property
-    def max_draft_tokens(self) -> int:
-        return self.runner.max_draft_tokens
-
-    def is_quick(self, batch: Batch) -> bool:
-        return False
-
-    @property
-    def drafts(self) -> torch.Tensor:
-        return self.runner.drafts
-
-    def device_fault(self) -> str | None:
-        return self.runner.device_fault()
-
-    def stage_tokens(self, tokens: torch.Tensor) -> None:
-        self.runner.stage_tokens(tokens)
-
-    def sample_in_graph(self, requests: Sequence[Request]) -> GreedySample:
-        return self.runner.sample_in_graph(requests)
-
-    def run(self, batch: Batch, on_selection: SelectionSink | None = None) -> torch.Tensor:
-        """Run a step and record it."""
-        owners: list[int] = []
-        positions: list[int] = []
-        for request, start, count in zip(batch.requests, batch.starts, batch.counts, strict=True):
-            owners += [request.id] * count
-            positions += range(start, start + count)
-        self._owners, self._positions = torch.tensor(owners), torch.tensor(positions)
+    @contextmanager
+    def step(self, batch: Batch, plan: Plan, inputs: Inputs) -> Iterator[Inputs]:
+        owners = [request.id for request in batch.requests]
+        self._owners = torch.tensor(owners).repeat_interleave(torch.tensor(batch.counts))
+        self._positions = inputs.positions.cpu()
+        report = inputs.metadata.on_selection
 
         def select(layer: int, rows: torch.Tensor, selection: Selection) -> None:
             self._selected(layer, rows, selection)
-            if on_selection is not None:
-                on_selection(layer, rows, selection)
+            if report is not None:
+                report(layer, rows, selection)
 
-        drafting = self.forced and self.max_draft_tokens > 0
-        batch = replace(batch, draft_tokens=0, draft_entries=None) if drafting else batch
         self._recording = True
         with traced(self._stage):
-            logits = self.runner.run(batch, cast(SelectionSink, select))
+            yield inputs._replace(metadata=replace(inputs.metadata, on_selection=select))
         self._read_caches(batch, range(self.config.num_hidden_layers))
-        if drafting:
-            [request], [start], [count] = batch.requests, batch.starts, batch.counts
-            following = [*request.tokens[start + 1 : start + count + 1], 0][:count]
-            zeros = torch.zeros(len(batch.sampling), dtype=torch.int64, device=logits.device)
-            tokens = torch.tensor(following, dtype=torch.int64, device=logits.device)
-            self.draft(batch, tokens, zeros, draft_noise(batch.sampling, logits.device))
-        return logits
 
-    def draft(self, batch: Batch, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
-        """Run the draft layer and record its first pass: over the rows of the step."""
+    @contextmanager
+    def draft(self, batch: Batch) -> Iterator[None]:
+        """Record the draft layer's first pass, over the rows of the step."""
         self._recording = True
         with traced(self._stage):
-            self.runner.draft(batch, sampled, accepted, noise)
+            yield
         self._read_caches(batch, [self.config.num_hidden_layers])
-
-    def draft_greedily(self, batch: Batch) -> None:
-        self.runner.draft_greedily(batch)
 
     def _wants(self, layer: int | None) -> bool:
         return layer is None or self.layers is None or layer in self.layers
@@ -202,7 +168,7 @@ class TracedRunner:
 
 
 @contextmanager
-def tracing(engine: Engine, layers: Iterable[int] | None = None, forced: bool = False) -> Iterator[TracedRunner]:
+def tracing(engine: Engine, layers: Iterable[int] | None = None, forced: bool = False) -> Iterator[Tracer]:
     """While it is open, the engine's steps are recorded. ValueError on several ranks, and for a model without stages."""
     runner = engine.runner
     if not isinstance(runner, Runner) or not isinstance(runner.model, Transformer):
@@ -215,12 +181,12 @@ def tracing(engine: Engine, layers: Iterable[int] | None = None, forced: bool = 
         if not 0 <= layer <= last:
             raise ArgumentError("layers", layer, f"numbers from 0 to {last}", "has")
     engine.drain()
-    engine.runner = recorder = TracedRunner(runner, engine.config, layers, forced)
-    try:
-        yield recorder
-    finally:
-        engine.drain()
-        engine.runner = runner
+    tracer = Tracer(runner, engine.config, layers, forced)
+    with runner.observers.joined_by(tracer):
+        try:
+            yield tracer
+        finally:
+            engine.drain()
 
 
 def trace_tokens(
@@ -232,10 +198,21 @@ def trace_tokens(
     size = min(count, engine.limits.max_batch_tokens) if chunk is None else chunk
     if size < 1:
         raise ValueError(f"chunk is {size}; expected at least 1")
-    with (
-        tracing(engine, layers, forced=True) as recorder,
-        closing(prompt_logits(engine, request, count, size)) as parts,
-    ):
-        for _ in parts:
-            raise_mismatch(engine, request)
-    return recorder.trace(request.id, count)
+    with tracing(engine, layers, forced=True) as tracer:
+        drafts = 0 if engine.runner.max_draft_tokens else None  # 0: with the stages of the draft layer
+        with closing(prompt_steps(engine, request, count, size, draft_tokens=drafts)) as steps:
+            for step in steps:
+                assert isinstance(step, LaunchedStep)
+                if drafts is not None:
+                    step.draft(_given_tokens(step))
+                raise_observed(engine, request)
+    return tracer.trace(request.id, count)
+
+
+def _given_tokens(step: LaunchedStep) -> Choices:
+    """For the draft layer: the token after each row of the step, as the text has it; 0 after its last one."""
+    [request], [start], [count] = step.batch.requests, step.batch.starts, step.batch.counts
+    device = step.logits.device
+    following = [*request.tokens[start + 1 : start + count + 1], 0][:count]
+    zeros = torch.zeros(len(step.requests), dtype=torch.int64, device=device)
+    return Choices(torch.tensor(following, device=device), zeros, draft_noise(step.requests, device))

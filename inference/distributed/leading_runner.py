@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import chain
+from typing import Any
 
-import numpy as np
 import torch
 
 from ...kernels.device import check_device
@@ -13,21 +14,20 @@ from ...model.metadata import LayerCache
 from ...model.transformer import Transformer
 from ..engine.limits import CacheBudget, Limits
 from ..engine.running.cache import fill_synthetic_caches
-from ..engine.running.model_runner import Model, ModelRunner
+from ..engine.running.observer import Model
 from ..engine.running.runner import Runner
-from ..engine.sampling.greedy import GreedySample, GreedyTokens
-from ..engine.sampling.noise import DraftNoise
+from ..engine.running.selection import SelectionRecorder
 from ..engine.scheduling.batch import Batch
 from ..engine.sizing import check_fits, count_pages
+from ..engine.step import LaunchedStep, ModelRunner, Sampled
 from ..params import Request
-from ..token_selection import SelectionSink
 from .batch_sync import BatchEncoder
 from .channel import MessageKind
 from .follower import Follower
 from .interrupts import interrupts_deferred
 from .leader import Leader
 from .model_source import ModelSource
-from .rank_tokens import DraftInputs, broadcast_sampled_tokens, draft_together
+from .rank_tokens import broadcast_sampled_tokens, draft_together
 
 
 class LeadingRunner:
@@ -35,7 +35,6 @@ class LeadingRunner:
 
     def __init__(self, job: Leader, limits: Limits, runner: Runner) -> None:
         self._job, self._runner = job, runner
-        self._check_cache = limits.check_cache
         job.before_end.append(self._close)
         job.broadcast(MessageKind.START, asdict(limits))
         self._batches = BatchEncoder()
@@ -52,41 +51,29 @@ class LeadingRunner:
     def caches(self) -> list[LayerCache]:
         return self._runner.caches
 
-    def stage_tokens(self, tokens: torch.Tensor) -> None:
-        """As `Runner.stage_tokens`; the other ranks receive the tokens in the step that needs them."""
-        self._runner.stage_tokens(tokens)
-
-    def run(self, batch: Batch, on_selection: SelectionSink | None = None) -> torch.Tensor:
+    def run(self, batch: Batch) -> "LeadingStep":
         """As `Runner.run`. A step that fails once the others know of it ends the job: no rank knows how far the others got."""
         with interrupts_deferred():
-            plan = self._runner.plan(batch) if self._check_cache else None
+            recorder = SelectionRecorder(batch)
+            plans = self._runner.plan(batch)
             update = self._batches.encode(batch)  # last, because from here on it counts as sent
             with self._job.together():
-                header: dict[str, int | None] = {
+                header: dict[str, Any] = {
                     "decodes": batch.decodes,
                     "draft_tokens": batch.draft_tokens,
                     "draft_entries": batch.draft_entries,
-                    "inspect": on_selection is not None,
+                    "inspect": recorder.is_active,
+                    "plans": [len(plan) for plan in plans],  # arrays of each observer, after those of the batch
                 }
-                arrays: list[np.ndarray] = [*update]
-                if plan is not None:
-                    header["check"] = plan.step
-                    arrays += plan[1:]
-                self._job.broadcast(MessageKind.STEP, header, arrays)
+                self._job.broadcast(MessageKind.STEP, header, [*update, *chain.from_iterable(plans)])
                 broadcast_sampled_tokens(batch, self._runner)
-                checks = () if plan is None else (plan,)
-                return self._runner.run(batch, on_selection, *checks)
-
-    @property
-    def greedy(self) -> GreedyTokens | None:
-        return self._runner.greedy
-
-    def sample_in_graph(self, requests: Sequence[Request]) -> GreedySample:
-        """As `Runner.sample_in_graph`: this rank has the logits. The others receive the tokens in the step that needs them."""
-        return self._runner.sample_in_graph(requests)
+                return LeadingStep(self._job, self._runner.run(batch, recorder, plans))
 
     def device_fault(self) -> str | None:
         return self._runner.device_fault()
+
+    def errors(self, requests: Sequence[Request]) -> dict[int, str]:
+        return self._runner.errors(requests)
 
     @property
     def max_draft_tokens(self) -> int:
@@ -96,20 +83,40 @@ class LeadingRunner:
     def drafts(self) -> torch.Tensor:
         return self._runner.drafts
 
-    def draft(self, batch: Batch, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
-        """As `Runner.draft`. It ends the job if it fails, as `run` does."""
-        with interrupts_deferred(), self._job.together():
-            self._job.broadcast(MessageKind.DRAFT, {"random": noise.random})
-            draft_together(self._runner, batch, DraftInputs(sampled, accepted, noise))
-
-    def draft_greedily(self, batch: Batch) -> None:
-        """As `draft`, with the tokens of rank 0: the other ranks' may differ."""
-        self.draft(batch, *self._runner.greedy_choices(batch))
-
     def _close(self) -> None:
         """Free the decode graphs, which contain collectives of the group."""
         self._runner.free_graphs()
         del self._runner
+
+
+class LeadingStep:
+    """Rank 0's step of several ranks. It has the logits; the others receive the sampled tokens in the step that needs them."""
+
+    def __init__(self, job: Leader, own: LaunchedStep) -> None:
+        self._job, self._own = job, own
+        self.selections, self.takes_likeliest = own.selections, own.takes_likeliest
+
+    @property
+    def logits(self) -> torch.Tensor:
+        return self._own.logits
+
+    @property
+    def staged(self) -> bool:
+        return self._own.staged
+
+    @property
+    def can_draft(self) -> bool:
+        return self._own.can_draft
+
+    def sample(self) -> Sampled:
+        return self._own.sample()
+
+    def draft(self) -> None:
+        """As `Step.draft`, on all ranks with rank 0's tokens: the others' may differ. If it fails, the job ends, as in `run`."""
+        choices = self._own.choices()
+        with interrupts_deferred(), self._job.together():
+            self._job.broadcast(MessageKind.DRAFT, {"random": choices.noise.random})
+            draft_together(self._own, choices)
 
 
 def load_on_all_ranks(job: Leader | None, source: ModelSource, progress: Progress | None = None) -> Transformer:

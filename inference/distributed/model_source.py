@@ -11,7 +11,7 @@ from ...kernels.availability import check_backend, not_deterministic
 from ...kernels.device import check_device
 from ...kernels.errors import ArgumentError
 from ...model.checkpoint.config_json import config_json, parse_config, read_config
-from ...model.checkpoint.load import load_checkpoint
+from ...model.checkpoint.load import load_model
 from ...model.checkpoint.locate import has_mtp_layer
 from ...model.checkpoint.manifest import Progress
 from ...model.config import ModelConfig, Precision
@@ -92,8 +92,8 @@ class ModelSource:
         The caller has called `check_fits`.
         """
         if self.directory is not None:
-            arguments = (self.directory, self.config, self.precision, self.backend, device)
-            return load_checkpoint(*arguments, progress, ranks, self.verify_hashes, self.mtp, self.deterministic)
+            arguments = (self.directory, self.precision, self.backend, device, None, progress, ranks)
+            return load_model(*arguments, self.verify_hashes, self.mtp, self.deterministic, self.config)
         self.config.check_precision(self.precision)
         mtp = MTPTables() if self.mtp else None  # as in the released checkpoint, it has no tables of its own
         options = (ranks, mtp, self.deterministic)

@@ -1,13 +1,12 @@
 """What rank 0 alone samples, on its way to the other ranks' devices: a step's tokens and drafts, and what drafting needs."""
 
-from typing import NamedTuple
-
 import torch
 import torch.distributed as dist
 
 from ..engine.running.runner import Runner
 from ..engine.sampling.noise import DraftNoise
 from ..engine.scheduling.batch import Batch
+from ..engine.step import Choices, LaunchedStep
 
 
 def broadcast_sampled_tokens(batch: Batch, runner: Runner) -> None:
@@ -21,30 +20,22 @@ def broadcast_sampled_tokens(batch: Batch, runner: Runner) -> None:
         dist.broadcast(runner.drafts, 0)
 
 
-class DraftInputs(NamedTuple):
-    """What `Runner.draft` is given beside the batch."""
-
-    sampled: torch.Tensor
-    accepted: torch.Tensor
-    noise: DraftNoise
-
-    @classmethod
-    def empty(cls, batch: Batch, random: bool, device: torch.device) -> "DraftInputs":
-        """Of the sizes that the batch tells, for rank 0's to be copied to."""
-        rows, requests = sum(batch.logit_counts), len(batch.sampling)
-        sampled, accepted, seeds, places = (
-            torch.empty(count, dtype=torch.int64, device=device) for count in (rows, requests, requests, requests)
-        )
-        temperatures = torch.empty(requests, dtype=torch.float64, device=device)
-        return cls(sampled, accepted, DraftNoise(random, temperatures, seeds, places))
+def empty_choices(batch: Batch, random: bool, device: torch.device) -> Choices:
+    """Choices of the sizes that the batch tells, for rank 0's to be copied to."""
+    rows, requests = sum(batch.logit_counts), len(batch.sampling)
+    sampled, accepted, seeds, places = (
+        torch.empty(count, dtype=torch.int64, device=device) for count in (rows, requests, requests, requests)
+    )
+    temperatures = torch.empty(requests, dtype=torch.float64, device=device)
+    return Choices(sampled, accepted, DraftNoise(random, temperatures, seeds, places))
 
 
-def draft_together(runner: Runner, batch: Batch, inputs: DraftInputs) -> None:
+def draft_together(step: LaunchedStep, choices: Choices) -> None:
     """Draft on every rank, with what rank 0 has sampled."""
-    sampled, accepted, (random, temperatures, seeds, places) = inputs
+    sampled, accepted, (random, temperatures, seeds, places) = choices
     whole = torch.cat((sampled, accepted, seeds, places, temperatures.view(torch.int64)))
     if len(whole):
         dist.broadcast(whole, 0)
     rows, count = len(sampled), len(accepted)
     accepted, seeds, places, temperatures = whole[rows:].view(4, count).unbind()
-    runner.draft(batch, whole[:rows], accepted, DraftNoise(random, temperatures.view(torch.float64), seeds, places))
+    step.draft(Choices(whole[:rows], accepted, DraftNoise(random, temperatures.view(torch.float64), seeds, places)))

@@ -2,27 +2,24 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from itertools import islice
 from typing import NoReturn
 
-import torch
-
 from ...kernels.device import check_device
-from ...model.metadata import Selection
 from ...model.transformer import Transformer
-from ..cache_check.plan import CheckPlan
 from ..engine.limits import CacheBudget, Limits
 from ..engine.running.cache import fill_synthetic_caches
 from ..engine.running.runner import Runner, make_runner
-from ..engine.scheduling.batch import Batch
+from ..engine.running.selection import IgnoredSelections, SelectionRecorder
 from ..engine.sizing import check_fits, count_pages
-from ..token_selection import RecordedDecodes
+from ..engine.step import LaunchedStep
 from .batch_sync import BatchDecoder, BatchUpdate
 from .channel import Message, MessageKind
 from .follower import Follower
 from .launch import start_ranks, this_job
 from .leader import Leader
 from .model_source import ModelSource
-from .rank_tokens import DraftInputs, broadcast_sampled_tokens, draft_together
+from .rank_tokens import broadcast_sampled_tokens, draft_together, empty_choices
 
 
 def lead_or_follow() -> Leader | None:
@@ -60,7 +57,7 @@ class Worker:
         self._job = job
         job.before_end.append(self._close)
         self._batches = BatchDecoder()
-        self._batch: Batch  # of the latest step
+        self._step: LaunchedStep
         self._model: Transformer
         self._runner: Runner | None = None
 
@@ -81,19 +78,17 @@ class Worker:
             fill_synthetic_caches(self._model.config, self._runner.caches, self._model.compute.backend)
         elif kind == MessageKind.DRAFT:
             assert self._runner is not None
-            draft_together(
-                self._runner, self._batch, DraftInputs.empty(self._batch, values["random"], self._runner.device)
-            )
+            draft_together(self._step, empty_choices(self._step.batch, values["random"], self._runner.device))
         else:
             assert kind == MessageKind.STEP and self._runner is not None, kind
             count = len(BatchUpdate._fields)
             update = BatchUpdate(*arrays[:count])
-            self._batch = batch = self._batches.decode(
-                update, values["decodes"], values["draft_tokens"], values["draft_entries"]
-            )
-            plan = CheckPlan(values["check"], *arrays[count:]) if "check" in values else None
+            batch = self._batches.decode(update, values["decodes"], values["draft_tokens"], values["draft_entries"])
+            rest = iter(arrays[count:])
+            plans = [tuple(islice(rest, length)) for length in values["plans"]]
             broadcast_sampled_tokens(batch, self._runner)
-            self._runner.run(batch, _IgnoredSelections() if values["inspect"] else None, plan)
+            recorder = IgnoredSelections() if values["inspect"] else SelectionRecorder(batch)
+            self._step = self._runner.run(batch, recorder, plans)
 
     def _load(self, source: ModelSource) -> Transformer:
         device = check_device(self._job.device(source.device))
@@ -105,13 +100,3 @@ class Worker:
         if self._runner is not None:
             self._runner.free_graphs()
         self._runner = None
-
-
-class _IgnoredSelections:
-    """Rank 0 reports what was selected; the other ranks only take part in gathering it."""
-
-    def __call__(self, layer: int, rows: torch.Tensor, selection: Selection) -> None:
-        pass
-
-    def decodes(self, record: RecordedDecodes) -> None:
-        pass

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 
 from ...model.config import ModelConfig
 from ...model.metadata import PAGE_SIZE
-from ..cache_check.report import CacheReports
 from ..completion import Delta, FinishReason
 from ..params import Request, SamplingParams
 from ..text.tokenizer import Tokenizer
@@ -18,13 +17,12 @@ from .fault import first_line, log_fault
 from .limits import MAX_DRAFT_TOKENS, Limits
 from .request_maker import RequestMaker
 from .request_state import RequestState
-from .running.model_runner import ModelRunner
 from .running.selection import SelectionRecorder
 from .sampling.sampler import Sample
 from .scheduling.pace import Pace, StepTimes, fixed_cost
 from .scheduling.pages import PagePool
 from .scheduling.scheduler import Scheduler
-from .step import InFlightStep
+from .step import InFlightStep, ModelRunner
 
 log = logging.getLogger(__name__)
 
@@ -89,11 +87,10 @@ class Engine:
         limits: Limits,
         tokenizer: Tokenizer | None = None,
         page_size: int = PAGE_SIZE,
-        reports: CacheReports | None = None,
         requests: RequestMaker | None = None,
     ) -> None:
-        """page_size: as the runner's caches have it; only a simulated runner has others. reports: if the runner checks them.
-        requests: makes the requests; by default of token ids and texts without defaults of a checkpoint."""
+        """page_size: as the runner's caches have it; only a simulated runner has others. requests: makes the requests; by default
+        of token ids and texts without defaults of a checkpoint."""
         self.runner = runner
         self.config = config
         self.limits = limits
@@ -111,7 +108,6 @@ class Engine:
         self._deltas: list[Delta] = []  # for `step` to return; if Ctrl-C cuts it short, the next one returns them
         self._aborted: deque[int] = deque()  # appended by any thread, emptied between steps
         self._stats = EngineStats()
-        self._reports = reports
         # Whether a call is at work; between two calls, whether something that is no Exception has cut the latest short.
         self._unsettled = False
         self._failures = 0  # in a row
@@ -163,7 +159,7 @@ class Engine:
         """
         with self._recovering():
             while self._in_flight is not None:
-                self._in_flight.sample(self.runner)
+                self._in_flight.sample()
                 self._postprocess(self._in_flight)
 
     def recover(self) -> None:
@@ -186,9 +182,9 @@ class Engine:
             self._end_aborted()
         return self._take_deltas()
 
-    def report_mismatches(self) -> dict[int, str]:
-        """End the requests in whose cache entries the checks have found a mismatch. Returns the errors by request id."""
-        errors = {} if self._reports is None else self._reports.errors(self.scheduler.running)
+    def end_observed(self) -> dict[int, str]:
+        """End the requests in whose steps an observer of the runner has found a fault. Returns the errors by request id."""
+        errors = self.runner.errors(self.scheduler.running)
         for id, error in errors.items():
             self._fail([id], error)
         return errors
@@ -224,7 +220,7 @@ class Engine:
         if self._in_flight is None:
             self._launch(step)
             self._in_flight = step
-        step.sample(self.runner)
+        step.sample()
         if not step.staged or step.following is not None:
             return
         batch = self.scheduler.schedule_ahead(step.batch, self.runner.is_quick)
@@ -232,7 +228,7 @@ class Engine:
             following = InFlightStep(batch)
             self._launch(following)
             step.following = following
-            following.sample(self.runner)
+            following.sample()
 
     def _launch(self, step: InFlightStep) -> None:
         step.launch(self.runner)
@@ -248,7 +244,7 @@ class Engine:
             self._in_flight = None  # a following step has only requests that end here
             self._fail([request.id for request in step.batch.requests], first_line(error))
             return
-        self.report_mismatches()
+        self.end_observed()
         finished = []
         drafted = [sum(sample.drafted for sample in own) for own in samples] if step.batch.draft_counts else ()
         for request, own in zip(step.batch.sampling, samples, strict=True):

@@ -100,7 +100,7 @@ class CacheBudget:
     max_sequences: int
     max_model_len: int
     memory_fraction: float
-    check_cache: bool = False
+    observers: tuple[str, ...] = ()
     page_count: int | None = None  # if it is given
 
 
@@ -114,6 +114,6 @@ class Limits:
     page_count: int  # pages of 64 tokens
     reuse_pages: bool  # serve a prefix that earlier prompts share from the cache
     decode_graphs: bool = True  # run decode steps as CUDA graphs, where that is possible
-    check_cache: bool = False  # stamp cache entries and verify them
+    observers: tuple[str, ...] = ()  # of the runner's steps, on every rank: names of the table in extensions.py
     speculative_tokens: int = 0  # drafts that the checkpoint's draft layer makes a step; 0: none; or AUTO
     spare_core: bool = False  # on a CPU, decodes leave one core to the program's other threads

@@ -1,7 +1,7 @@
 """Whether a model fits in memory, how many cache pages fit beside it, and the engine's limits that follow."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -15,8 +15,8 @@ from ...model.transformer import Transformer
 from .limits import CacheBudget, EngineConfig, Limits, most_rows
 from .running.cache import bytes_per_page
 from .running.decode_graph import batch_buckets, context_buckets
-from .running.decode_record import most_bytes
 from .running.largest_step import measure_largest_step
+from .running.selection import most_bytes
 
 _CPU_SEQUENCES = 8  # full contexts that the default number of pages on a CPU holds, memory permitting
 _GIB = 2**30
@@ -29,16 +29,17 @@ def resolve_limits(
     chosen: EngineConfig,
     speculative_tokens: int = 0,
     count_pages: Callable[[CacheBudget], int] | None = None,
+    observers: tuple[str, ...] = (),
 ) -> Limits:
     """The engine's limits: those that are chosen, and defaults for the others. ArgumentError for one that is not allowed.
 
     The defaults: max_model_len: what the model's positions and the pages allow. max_batch_tokens: 2048 on a CPU, 8192 on a GPU.
     max_sequences: 64 on a CPU, 256 on a GPU. page_count: what fits in memory_fraction, which is 0.25 of a CPU's available memory
     or 0.9 of a GPU's memory less the weights. speculative_tokens: as in Limits. count_pages: computes the number of pages from
-    the budget, and warms a GPU's kernels up.
+    the budget, and warms a GPU's kernels up. observers: as in Limits.
     """
     max_model_len, max_batch_tokens, max_sequences = chosen.max_model_len, chosen.max_batch_tokens, chosen.max_sequences
-    page_count, memory_fraction, check_cache = chosen.page_count, chosen.memory_fraction, chosen.check_cache
+    page_count, memory_fraction = chosen.page_count, chosen.memory_fraction
     on_cpu = torch.device(device).type == "cpu"
     positions = config.max_position_embeddings
     for name, value in (
@@ -54,11 +55,11 @@ def resolve_limits(
     max_batch_tokens = max_batch_tokens or (2048 if on_cpu else 8192)
     max_sequences = max_sequences or (64 if on_cpu else 256)
     fraction = memory_fraction if memory_fraction is not None else 0.25 if on_cpu else 0.9
-    budget = CacheBudget(max_batch_tokens, max_sequences, max_model_len or positions, fraction, check_cache, page_count)
+    budget = CacheBudget(max_batch_tokens, max_sequences, max_model_len or positions, fraction, observers, page_count)
     if count_pages is not None:
         page_count = count_pages(budget)
     elif page_count is None:
-        memory = (budget.max_model_len, fraction, 0, 1, check_cache, speculative_tokens != 0)
+        memory = (budget.max_model_len, fraction, 0, 1, observers, speculative_tokens != 0)
         page_count = pages_in_memory(config, precision, device, *memory)
     capacity = page_count * PAGE_SIZE
     if max_model_len is not None and max_model_len > capacity:
@@ -72,7 +73,7 @@ def resolve_limits(
         page_count=page_count,
         reuse_pages=chosen.reuse_pages,
         decode_graphs=chosen.decode_graphs,
-        check_cache=check_cache,
+        observers=observers,
         speculative_tokens=speculative_tokens,
         spare_core=chosen.spare_core,
     )
@@ -87,7 +88,7 @@ def count_pages(budget: CacheBudget, model: Transformer, ranks: int = 1) -> int:
         return budget.page_count
     if device.type == "cuda":
         step_bytes += record_bytes(config, budget, mtp)
-    memory = budget.max_model_len, budget.memory_fraction, step_bytes, ranks, budget.check_cache, mtp
+    memory = budget.max_model_len, budget.memory_fraction, step_bytes, ranks, budget.observers, mtp
     return pages_in_memory(config, precision, device, *memory)
 
 
@@ -149,7 +150,7 @@ def pages_in_memory(
     memory_fraction: float,
     step_bytes: int = 0,
     ranks: int = 1,
-    check_cache: bool = False,
+    observers: Sequence[str] = (),
     mtp: bool = False,
 ) -> int:
     """How many pages to allocate by default. ValueError if not even one page fits.
@@ -160,7 +161,7 @@ def pages_in_memory(
     """
     if not 0 < memory_fraction <= 1:
         raise ArgumentError("memory_fraction", memory_fraction, "above 0 and at most 1")
-    page = bytes_per_page(config, precision, check_cache, mtp)
+    page = bytes_per_page(config, precision, mtp, observers)
     device = torch.device(device)
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)

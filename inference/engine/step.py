@@ -1,58 +1,298 @@
-"""One step of the engine from its launch on the device to its tokens on the host, and to the drafts for the next step."""
+"""One step of the engine from its launch on the device to its tokens on the host, and to the drafts for the next step.
+
+A runner launches a batch and returns a Step, which samples it on the device. InFlightStep is the engine's side: what of the step
+has been done by now, and which requests end by what fails in it.
+"""
 
 import logging
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 import torch
 
+from ..params import Request
 from .fault import Fault, log_fault
-from .running.model_runner import ModelRunner
 from .running.selection import SelectionRecorder
-from .sampling.greedy import FoundTokens, GreedySample
+from .sampling.noise import DraftNoise
 from .sampling.sampler import Drafts, Sample, SampledTokens, draft_noise, needs_host_sync, sample, sample_tokens
 from .scheduling.batch import Batch
 
 log = logging.getLogger(__name__)
 
 
+class Sampled(Protocol):
+    """A step's tokens on their way to the host."""
+
+    def read(self) -> list[list[Sample]]:
+        """Wait for the tokens: those of each sampling request."""
+
+
+class Choices(NamedTuple):
+    """What the draft layer goes on from after a step, all on the device."""
+
+    tokens: torch.Tensor  # int64 [N], for each of the step's rows of logits
+    accepted: (
+        torch.Tensor
+    )  # int64 [M], how many drafts of each sampling request are right: the next ones follow the token after
+    noise: DraftNoise  # of the M requests
+
+
+class Step(Protocol):
+    """A step that a runner has launched. It can be used until the runner launches the next one, which takes its tensors' place."""
+
+    @property
+    def logits(self) -> torch.Tensor:
+        """fp32 [N, vocab], the logits of the last ``logit_counts[i]`` new tokens of each entry of the batch, in order."""
+
+    @property
+    def selections(self) -> SelectionRecorder:
+        """What the step selects for the requests that ask for it (Request.inspect). Read once the tokens have been read."""
+
+    @property
+    def takes_likeliest(self) -> bool:
+        """Whether the requests take the likeliest tokens, and the step's graph has found them."""
+
+    @property
+    def staged(self) -> bool:
+        """Whether the sampled tokens are kept on the device, where the next step can take them (Batch.sampled_rows)."""
+
+    @property
+    def can_draft(self) -> bool:
+        """Whether the sampled tokens are on the device, where the draft layer takes them."""
+
+    def sample(self) -> Sampled:
+        """Sample the batch's requests. On a GPU it waits only for requests with `needs_host_sync`.
+
+        A request whose own sampling raises gets a Sample with an error.
+        """
+
+    def draft(self) -> None:
+        """Launch the draft layer over the step's rows and sampled tokens, and for the drafts that the batch asks for."""
+
+
+class ModelRunner(Protocol):
+    """What the engine needs of a runner: runner.Runner on one rank, distributed.leading_runner's LeadingRunner on several."""
+
+    @property
+    def supports_async_scheduling(self) -> bool:
+        """Whether a step of decodes may take its tokens from the device, where the step before has left them.
+
+        The engine may then launch it before it has read them. See Batch.sampled_rows.
+        """
+
+    def is_quick(self, batch: Batch) -> bool:
+        """Whether a step of decodes would be launched so quickly that tokens of earlier steps may wait for that.
+
+        Without its graph a launch takes the host longer than the device. Asked only if asynchronous scheduling is supported.
+        """
+
+    def run(self, batch: Batch) -> Step:
+        """Launch a step."""
+
+    def device_fault(self) -> str | None:
+        """Why the device can compute nothing any more, for example after a kernel's access to a wrong address; None if it can.
+
+        Waits for the device.
+        """
+
+    @property
+    def max_draft_tokens(self) -> int:
+        """The most drafts that a step makes for a request; 0 if there is no draft layer."""
+
+    @property
+    def drafts(self) -> torch.Tensor:
+        """int64 [max_sequences, MAX_DRAFT_TOKENS] on the device: the table of drafts. See Batch.draft_rows."""
+
+    def errors(self, requests: Sequence[Request]) -> dict[int, str]:
+        """Errors by request id, from observers of steps whose tokens have been read. requests: all that run."""
+
+
+class StepRunner(Protocol):
+    """What a LaunchedStep needs of its runner."""
+
+    @property
+    def supports_async_scheduling(self) -> bool: ...
+
+    @property
+    def drafts(self) -> torch.Tensor: ...
+
+    def stage_tokens(self, tokens: torch.Tensor) -> None:
+        """Keep sampled tokens, int64 [N] on the device, for the next step."""
+
+
+class FoundTokens(Protocol):
+    """The likeliest tokens of a step, which its graph has found, and staged for the next step."""
+
+    def sample(self, requests: Sequence[Request], counts: Sequence[int]) -> Sampled:
+        """The tokens, on their way to the host. counts: rows of each request."""
+
+
+class LaunchedStep(ABC):
+    """A Step, whichever way it samples: the four ways are here, runners add graphs and the draft layer.
+
+    1. The likeliest tokens that the step's graph has found, if the requests take them.
+    2. Another graph, if they need masks of grammars, temperatures and noise, and no more.
+    3. The sampler, for all requests at once.
+    4. The sampler, request by request, if sampling them together has raised.
+
+    An exception may be of any type, since CUDA, compilers of kernels and the grammar engine have their own: so every Exception is
+    caught here, logged, and ends the requests that it concerns and no others.
+    """
+
+    def __init__(
+        self,
+        runner: StepRunner,
+        batch: Batch,
+        logits: torch.Tensor,
+        selections: SelectionRecorder,
+        found: FoundTokens | None = None,
+    ) -> None:
+        """found: None if the step has no graph."""
+        self.runner, self.batch, self.selections = runner, batch, selections
+        self.requests = batch.sampling
+        self.staged = self.can_draft = False
+        self._logits: torch.Tensor | None = logits
+        self._found = found
+        self._sampled: Sampled | None = None
+        self.takes_likeliest = found is not None and all([request.takes_likeliest for request in self.requests])
+
+    @property
+    def logits(self) -> torch.Tensor:
+        assert self._logits is not None, "a later step has been launched"
+        return self._logits
+
+    def end(self) -> None:
+        """Let the step's tensors go: the runner is about to launch another one."""
+        self._logits = None
+
+    def sample(self) -> Sampled:
+        assert self._sampled is None and self._logits is not None, "a later step has been launched"
+        batch, found = self.batch, self._found
+        if found is not None and self.takes_likeliest:
+            self._sampled = found.sample(self.requests, [each for each in batch.logit_counts if each])
+            self.staged, self.can_draft = not batch.draft_counts, True
+        elif found is not None and self._may_sample_in_graph():
+            try:
+                self._sampled = self._sample_in_graph()
+                self.staged = True
+            except Exception:
+                self._sampled = self._sample_each(None)
+        else:
+            self._sampled = self._sample()
+        return self._sampled
+
+    def choices(self) -> Choices:
+        """What the sampled tokens are for the draft layer."""
+        if self.takes_likeliest:
+            return self._likeliest_choices()
+        sampled = self._sampled
+        assert isinstance(sampled, SampledTokens)
+        device, accepted = sampled.tokens.device, sampled.accepted
+        if accepted is None:
+            accepted = torch.zeros(len(sampled.requests), dtype=torch.int64, device=device)
+        return Choices(sampled.tokens, accepted, draft_noise(sampled.requests, device))
+
+    @abstractmethod
+    def draft(self, choices: Choices | None = None) -> None:
+        """As Step.draft. choices: None: the step's own."""
+
+    @abstractmethod
+    def _likeliest_choices(self) -> Choices:
+        """Choices of the tokens that the graph has found."""
+
+    @abstractmethod
+    def _sample_in_graph(self) -> Sampled:
+        """Sample in a graph and stage the tokens, without waiting for the device. Raises what a grammar raises."""
+
+    def _may_sample_in_graph(self) -> bool:
+        if self.batch.draft_counts or self.batch.draft_tokens is not None:
+            return False
+        return all(request.samples_in_graph for request in self.requests)
+
+    def _sample(self) -> Sampled:
+        drafts = self._verified_drafts()
+        try:
+            sampled = sample_tokens(self.logits, self.requests, drafts)
+        except Exception:
+            return self._sample_each(drafts)
+        self.can_draft = True
+        if self.runner.supports_async_scheduling and drafts is None:
+            try:
+                self.runner.stage_tokens(sampled.tokens)
+                self.staged = True
+            except Exception:  # the next step gets its tokens from the host
+                log_fault(log, "keeping sampled tokens on the device failed")
+        return sampled
+
+    def _verified_drafts(self) -> Drafts | None:
+        """The drafts that this step verifies, of the requests that sample."""
+        batch = self.batch
+        if not batch.draft_counts:
+            return None
+        sampling = [i for i, logit_count in enumerate(batch.logit_counts) if logit_count]
+        rows = torch.tensor([batch.draft_rows[i] for i in sampling])
+        drafts = self.runner.drafts
+        if drafts.is_cuda:
+            rows = rows.pin_memory().to(drafts.device, non_blocking=True)
+        return Drafts([batch.draft_counts[i] for i in sampling], drafts[rows])
+
+    def _sample_each(self, drafts: Drafts | None) -> "ReadTokens":
+        log_fault(log, "sampling %d requests together failed; they are sampled one by one", len(self.requests))
+        samples: list[list[Sample]] = []
+        end = 0
+        for i, request in enumerate(self.requests):
+            own = None if drafts is None else drafts.of(i)
+            first, end = end, end + 1 + (own.counts[0] if own else 0)
+            try:
+                samples += sample(self.logits[first:end], [request], own)
+            except Exception as error:
+                samples.append([Sample(error=str(Fault("sampling", error)))])
+        return ReadTokens(samples)
+
+
+class ReadTokens(NamedTuple):
+    """Sampled tokens that are on the host already."""
+
+    samples: list[list[Sample]]
+
+    def read(self) -> list[list[Sample]]:
+        return self.samples
+
+
 class InFlightStep:
     """A batch that is launched, then sampled, then read.
 
     On a GPU, `launch` does not wait for the device, `sample` waits only for requests with `needs_host_sync`, and `read` waits.
-    An exception of the forward pass is kept in `error` and raised by `read`. One of sampling ends the requests that caused it. It
-    may be of any type, since CUDA, compilers of kernels and the grammar engine have their own: so every Exception is caught here,
-    logged, and ends the requests that it concerns and no others.
+    An exception of the forward pass is kept in `error` and raised by `read`.
     """
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
-        self.recorder = SelectionRecorder(batch)
         self.following: InFlightStep | None = None  # the step that was launched before this one's tokens were read
-        self.staged = False  # the device has kept the sampled tokens, from where a following step can take them
         self.drafted = False  # the draft layer has done its work
         self.error: Exception | None = None
-        self._logits: torch.Tensor | None = None  # valid until another step is launched
-        self._greedy: FoundTokens | None = None  # those of the graph, if they are what the requests take
-        self._in_graph = False  # whether another graph can sample what the requests take
-        self._sampled: SampledTokens | GreedySample | list[list[Sample]] | None = None
+        self._step: Step | None = None  # once it is launched
+        self._sampled: Sampled | None = None
+
+    @property
+    def staged(self) -> bool:
+        """Whether the device has kept the sampled tokens, from where a following step can take them."""
+        return self._step is not None and self._step.staged
+
+    @property
+    def recorder(self) -> SelectionRecorder:
+        assert self._step is not None
+        return self._step.selections
 
     def launch(self, runner: ModelRunner) -> None:
         """Start the forward pass."""
         try:
-            self._logits = runner.run(self.batch, self.recorder.sink)
+            self._step = runner.run(self.batch)
         except Exception as error:
             self.error = error
-        else:
-            self.recorder.try_fetch()
-            sampling, found = self.batch.sampling, runner.greedy
-            if found is None:
-                return
-            if all(request.takes_likeliest for request in sampling):
-                self._greedy = found
-            elif not self.batch.draft_counts and self.batch.draft_tokens is None:
-                self._in_graph = all(request.samples_in_graph for request in sampling)
 
-    def sample(self, runner: ModelRunner) -> None:
+    def sample(self) -> None:
         """Sample this step's tokens on the device, and let the draft layer work, unless that has been done or cannot be done yet.
 
         Requests with `needs_host_sync` are sampled from their earlier tokens on the host. While tokens of an earlier step are
@@ -60,80 +300,23 @@ class InFlightStep:
         """
         if self._sampled is not None or self.error is not None:
             return
-        if self._greedy is not None:
-            self._sampled = self._greedy.sample(self.batch.sampling, [each for each in self.batch.logit_counts if each])
-            self.staged = not self.batch.draft_counts
-            if self.batch.draft_tokens is not None:
-                self._try_draft(lambda: runner.draft_greedily(self.batch))
+        step = self._step
+        assert step is not None
+        if not step.takes_likeliest and any(
+            request.pending > 1 and needs_host_sync(request.params) for request in self.batch.sampling
+        ):
             return
-        if any(request.pending > 1 and needs_host_sync(request.params) for request in self.batch.sampling):
-            return
-        assert self._logits is not None
-        if self._in_graph:
+        self._sampled = step.sample()
+        if self.batch.draft_tokens is not None and step.can_draft:
             try:
-                self._sampled = runner.sample_in_graph(self.batch.sampling)
-                self.staged = True
-            except Exception:
-                self._sample_each(self._logits, None)
-            return
-        drafts = self._drafts(runner)
-        try:
-            self._sampled = sample_tokens(self._logits, self.batch.sampling, drafts)
-        except Exception:
-            self._sample_each(self._logits, drafts)
-            return
-        if runner.supports_async_scheduling and drafts is None:
-            try:
-                runner.stage_tokens(self._sampled.tokens)
-                self.staged = True
-            except Exception:  # the next step gets its tokens from the host
-                log_fault(log, "keeping sampled tokens on the device failed")
-        if self.batch.draft_tokens is not None:
-            sampled = self._sampled
-            self._try_draft(lambda: self._draft(runner, sampled))
+                step.draft()
+                self.drafted = True
+            except Exception:  # its requests go on without drafts
+                log_fault(log, "drafting failed")
 
     def read(self) -> list[list[Sample]]:
         """Wait for the sampled tokens of each sampling request. Raises what failed in the forward pass, or in waiting for it."""
         if self.error is not None:
             raise self.error
         assert self._sampled is not None
-        return self._sampled if isinstance(self._sampled, list) else self._sampled.read()
-
-    def _drafts(self, runner: ModelRunner) -> Drafts | None:
-        """Those that this step verifies, of the requests that sample."""
-        batch = self.batch
-        if not batch.draft_counts:
-            return None
-        sampling = [i for i, logit_count in enumerate(batch.logit_counts) if logit_count]
-        rows = torch.tensor([batch.draft_rows[i] for i in sampling])
-        if runner.drafts.is_cuda:
-            rows = rows.pin_memory().to(runner.drafts.device, non_blocking=True)
-        return Drafts([batch.draft_counts[i] for i in sampling], runner.drafts[rows])
-
-    def _try_draft(self, draft: Callable[[], None]) -> None:
-        try:
-            draft()
-            self.drafted = True
-        except Exception:  # its requests go on without drafts
-            log_fault(log, "drafting failed")
-
-    def _draft(self, runner: ModelRunner, sampled: SampledTokens) -> None:
-        device = sampled.tokens.device
-        accepted = sampled.accepted
-        if accepted is None:
-            accepted = torch.zeros(len(sampled.requests), dtype=torch.int64, device=device)
-        runner.draft(self.batch, sampled.tokens, accepted, draft_noise(sampled.requests, device))
-
-    def _sample_each(self, logits: torch.Tensor, drafts: Drafts | None) -> None:
-        """After sampling them together has raised: a request whose own sampling raises gets a Sample with an error."""
-        log_fault(log, "sampling %d requests together failed; they are sampled one by one", len(self.batch.sampling))
-        samples: list[list[Sample]] = []
-        end = 0
-        for i, request in enumerate(self.batch.sampling):
-            own = None if drafts is None else drafts.of(i)
-            first, end = end, end + 1 + (own.counts[0] if own else 0)
-            try:
-                samples += sample(logits[first:end], [request], own)
-            except Exception as error:
-                samples.append([Sample(error=str(Fault("sampling", error)))])
-        self._sampled = samples
+        return self._sampled.read()

@@ -42,7 +42,7 @@ def capture_first_graphs(engine: Engine, graphs: DecodeGraphs | None) -> None:
                 for _ in range(_RUNS):
                     step = InFlightStep(batch)
                     step.launch(engine.runner)
-                    step.sample(engine.runner)
+                    step.sample()
                     step.read()
     except Exception:  # of any type: CUDA, libraries and compilers of kernels have their own
         log_fault(log, "capturing graphs failed; they are captured when they are needed")

@@ -21,10 +21,19 @@ from ..errors import CheckpointError
 from ..parallel.plan import Plan, ShardSlice
 from ..weight_map import TensorSpec, scale_parameter
 from .config_json import read_config
-from .converted import STATE, FusedParameter, file_name, fused_parameters, is_converted
 from .files import sync, write_json
 from .load import DTYPES, RowChunk, narrow, read_ahead
-from .locate import TensorSource, find_mtp_tables, has_mtp_layer, match
+from .locate import (
+    STATE,
+    FusedParameter,
+    TensorSource,
+    file_name,
+    find_mtp_tables,
+    fused_parameters,
+    has_mtp_layer,
+    is_converted,
+    match,
+)
 from .manifest import (
     CONVERTED,
     CONVERTED_FORMAT,

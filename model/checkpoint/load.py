@@ -135,33 +135,18 @@ def load_model(
     verify_hashes: bool = True,
     mtp: bool = False,
     deterministic: bool = False,
+    config: ModelConfig | None = None,
 ) -> Transformer:
     """Load the model of a checkpoint directory (config.json and safetensors) in `precision` on `device`.
 
-    ranks: the job that shares the model; None: this process holds all of it. config_overrides: fields of `ModelConfig`.
-    verify_hashes: compare the bytes read with the checkpoint's manifest, if it has one. mtp: also load the MTP layer, which drafts.
-    deterministic: see `Compute`. Peak memory is the parameters plus less than twice the largest tensor. Raises ConfigError or
-    CheckpointError, each of one line. Headers are checked before anything is allocated; NaN, infinity and changed bytes are found
-    while reading.
+    ranks: the job that shares the model; None: this process holds all of it. config: None stands for the directory's config.json.
+    config_overrides: fields of `ModelConfig`. verify_hashes: compare the bytes read with the checkpoint's manifest, if it has one.
+    mtp: also load the MTP layer, which drafts. deterministic: see `Compute`. Peak memory is the parameters plus less than twice the
+    largest tensor. Raises ConfigError or CheckpointError, each of one line. Headers are checked before anything is allocated; NaN,
+    infinity and changed bytes are found while reading.
     """
-    config = read_config(path).with_overrides(**(config_overrides or {}))
-    options = (progress, ranks, verify_hashes, mtp, deterministic)
-    return load_checkpoint(Path(path), config, precision, backend, device, *options)
-
-
-def load_checkpoint(
-    directory: Path,
-    config: ModelConfig,
-    precision: Precision,
-    backend: str,
-    device: str | torch.device,
-    progress: Progress | None = None,
-    ranks: Ranks | None = None,
-    verify_hashes: bool = True,
-    mtp: bool = False,
-    deterministic: bool = False,
-) -> Transformer:
-    """Do as `load_model` does, with a configuration that may differ from the directory's."""
+    directory = Path(path)
+    config = (config or read_config(directory)).with_overrides(**(config_overrides or {}))
     config.check_precision(precision)
     tables = find_mtp_tables(directory, config) if mtp else None
     plan = Plan(config, ranks.rank, ranks.size, tables) if ranks else Plan(config, mtp=tables)

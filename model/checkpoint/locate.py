@@ -1,17 +1,28 @@
-"""Locates on disk everything that a rank holds, by reading only headers, and checks it against the table of tensors."""
+"""Locates on disk everything that a rank holds, by reading only headers, and checks it against the table of tensors.
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+A checkpoint has the Hugging Face layout, or it was converted to one file per rank, with that rank's parameters as they lie in
+memory:
+
+    manifest.json               the format, the number of ranks, each file's size and the hashes of its tensors: see manifest.py
+    model<rank>-mp<ranks>.safetensors
+    config.json, tokenizer.json, …  copied
+
+Tensors have our names and this rank's shapes, with the experts of a layer stacked. Each keeps its stored dtype, and an e4m3 tensor
+comes with its scales. The MTP layer is included if the source has one, without the tables that it shares with the main model.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..config import ModelConfig
 from ..errors import CheckpointError, refuse, short_repr
 from ..mtp import MTPTables
 from ..parallel.plan import Plan, Shard
-from ..weight_map import MTP_EMBEDDING, MTP_HEAD, SCALE, TensorSpec, tensor_specs
-from .converted import STATE, converted_tables, find_converted, is_converted
-from .manifest import TensorHashes, plain_hashes, read_bytes
-from .safetensors import INDEX, SINGLE, StoredTensor, read_headers
+from ..weight_map import MTP_EMBEDDING, MTP_HEAD, SCALE, TensorSpec, scale_parameter, tensor_specs
+from .manifest import CONVERTED, TensorHashes, plain_hashes, read_bytes, read_converted_manifest
+from .safetensors import INDEX, SINGLE, StoredTensor, read_header, read_headers
 
 _FLOATS = ("BF16", "F32")
 _MTP_MARK = "eh_proj.weight"  # only an MTP layer has it
@@ -47,8 +58,7 @@ def locate(plan: Plan, directory: Path, verify_hashes: bool = True) -> tuple[lis
     """
     if not _is_plain(directory):
         if is_converted(directory):
-            found, hashes = find_converted(plan, directory, verify_hashes)
-            return [TensorSource(*each) for each in found], hashes
+            return find_converted(plan, directory, verify_hashes)
         if (directory / STATE).exists():
             problem = "is an unfinished conversion; expected a finished one: run the same convert again"
             raise CheckpointError(directory, problem)
@@ -179,3 +189,110 @@ def _check(
         refuse(CheckpointError(tensor.file, f"{where}: shape is {came}; expected {list(shape)}"))
     if tensor.dtype not in dtypes:
         refuse(CheckpointError(tensor.file, f"{where}: dtype is {tensor.dtype}; expected {' or '.join(dtypes)}"))
+
+
+STATE = "conversion.json"  # names the source of an unfinished conversion
+
+
+@dataclass(frozen=True)
+class FusedParameter:
+    """One parameter of a rank, made of one or several tensors of the checkpoint: gate above up, one expert after the other."""
+
+    name: str
+    shards: tuple[Shard, ...]  # in the order of memory
+
+    def shape(self, scales: bool = False) -> tuple[int, ...]:
+        """Shape of the parameter, or of its scales."""
+        shapes = [shard.spec.scale_shape if scales else shard.spec.shape for shard in self.shards]
+        experts = len({shard.spec.expert for shard in self.shards})
+        rows = sum(shape[0] for shape in shapes) // experts
+        stacked = () if self.shards[0].spec.expert is None else (experts,)
+        return (*stacked, rows, *shapes[0][1:])
+
+    def parts(self, tensor: StoredTensor, scales: bool = False) -> Iterator[tuple[Shard, StoredTensor]]:
+        """Yield each shard with its place inside `tensor`, which holds the whole parameter (or its scales)."""
+        offset, item = tensor.offset, tensor.size // math.prod(tensor.shape)
+        for shard in self.shards:
+            shape = shard.spec.scale_shape if scales else shard.spec.shape
+            size = math.prod(shape) * item
+            yield Shard(shard.spec), StoredTensor(tensor.file, tensor.name, tensor.dtype, shape, offset, size)
+            offset += size
+
+
+def fused_parameters(plan: Plan) -> list[FusedParameter]:
+    """List a rank's parameters in the order of its file. A tied output head is the embedding and is not written again."""
+    found: dict[str, list[Shard]] = {}
+    for shard in plan.shards():
+        assert shard.spec.parameter is not None
+        if not (plan.config.tie_word_embeddings and shard.spec.parameter == "lm_head.weight"):
+            found.setdefault(shard.spec.parameter, []).append(shard)
+    for shards in found.values():
+        shards.sort(key=lambda shard: (shard.spec.expert or 0, shard.spec.row))
+    return [FusedParameter(name, tuple(shards)) for name, shards in found.items()]
+
+
+def file_name(rank: int, size: int) -> str:
+    return f"model{rank}-mp{size}.safetensors"
+
+
+def is_converted(directory: Path) -> bool:
+    """Return whether a finished conversion wrote this directory: the manifest is written last."""
+    return (directory / CONVERTED).exists()
+
+
+def converted_tables(directory: Path) -> MTPTables | None:
+    """Find the MTP layer's own tables in a converted checkpoint; None if there is no such layer."""
+    manifest = read_converted_manifest(directory)
+    tensors = dict(read_header(directory / file_name(0, manifest.values["ranks"])))
+    if "mtp.eh_proj.weight" not in tensors:
+        return None
+    return MTPTables(embedding="mtp.embed_tokens.weight" in tensors, head="mtp.lm_head.weight" in tensors)
+
+
+def find_converted(plan: Plan, directory: Path, verify_hashes: bool) -> tuple[list[TensorSource], TensorHashes | None]:
+    """Locate everything that a rank holds, and the hashes to verify.
+
+    Raises CheckpointError for another number of ranks, another model, or files that changed after convert wrote them.
+    """
+    manifest = read_converted_manifest(directory)
+    if (ranks := manifest.values["ranks"]) != plan.size:
+        raise CheckpointError(
+            directory,
+            f"number of ranks is {plan.size}; expected {ranks}, for which this checkpoint was converted: "
+            f"--tensor-parallel-size {ranks}, or convert with --model-parallel {plan.size}",
+        )
+    path = directory / file_name(plan.rank, plan.size)
+    tensors = dict(read_header(path))
+    pieces, hashes = manifest.check_tensors(path, tensors), None
+    if verify_hashes:
+        manifest.check_others()
+        hashes = TensorHashes(manifest.path)
+        hashes.add(tensors, pieces)
+    found: list[TensorSource] = []
+    known = set()
+    for fused in fused_parameters(replace(plan, mtp=converted_tables(directory))):
+        weight = _expect(path, tensors, fused.name, fused.shape(), ("F8_E4M3", "BF16", "F32"))
+        known.add(fused.name)
+        parts = [TensorSource(shard, part, None) for shard, part in fused.parts(weight)]
+        if weight.dtype == "F8_E4M3":
+            name = scale_parameter(fused.name)
+            scales = fused.parts(_expect(path, tensors, name, fused.shape(True), ("F32",)), True)
+            known.add(name)
+            parts = [replace(part, scale=scale) for part, (_, scale) in zip(parts, scales, strict=True)]
+        if plan.mtp is not None or not fused.shards[0].spec.mtp:
+            found += parts
+    for name in tensors.keys() - known:
+        raise CheckpointError(path, f"tensor {short_repr(name)} is surplus; expected no such tensor in this model")
+    return found, hashes
+
+
+def _expect(
+    path: Path, tensors: Mapping[str, StoredTensor], name: str, shape: tuple[int, ...], dtypes: tuple[str, ...]
+) -> StoredTensor:
+    tensor = tensors.get(name)
+    if tensor is None:
+        raise CheckpointError(path, f"tensor {short_repr(name)} is missing; expected {list(shape)}")
+    if tensor.shape != shape or tensor.dtype not in dtypes:
+        came, expected = f"{tensor.dtype} {list(tensor.shape)}", f"{' or '.join(dtypes)} {list(shape)}"
+        raise CheckpointError(path, f"tensor {short_repr(name)} is {came}; expected {expected}")
+    return tensor

@@ -1,13 +1,13 @@
-"""Conversations written by hand, for `make demo` and the examples of the chat: plain sentences, a change, a question of two steps.
+"""Hand-written conversations for `make demo` and the examples of the chat: plain sentences, a change, a two-step question.
 
-The answers between the questions are those that the demo gives; those of the questions are not here: the model gives them.
+Answers to statements are the demo's own. Answers to questions are left out, because the model gives them.
 """
 
 from typing import Any
 
 NOTED, READ = "Noted.", "I have read it. Ask me about it."
 
-# Somebody moves house. Each entry is a message of the user and what the demo answers.
+# Someone moves house. Each entry is a user's message and the demo's answer.
 MOVING = (
     (
         "Hi, I am moving house in June and my head is full. Can you keep a few things for me?",

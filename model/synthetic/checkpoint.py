@@ -127,7 +127,8 @@ def _tensors(
     spec: TensorSpec, config: ModelConfig, dtype: WeightDtype, seed: int
 ) -> Iterator[tuple[str, torch.Tensor]]:
     stored = _stored_dtype(spec, dtype)
-    weight = _random(spec, config, seed)
+    values = torch.randn(spec.shape, generator=generator(f"{seed}/{spec.name}"))  # of the name and the seed only
+    weight = scaled(values, spec, config)
     if stored != torch.float8_e4m3fn:
         yield spec.name, weight.to(stored)
         return
@@ -136,11 +137,10 @@ def _tensors(
     yield spec.scale_name, scales
 
 
-def _random(spec: TensorSpec, config: ModelConfig, seed: int) -> torch.Tensor:
-    """Make fp32 values of one tensor, which depend only on its name and the seed."""
-    digest = hashlib.sha256(f"{seed}/{spec.name}".encode()).digest()
-    generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
-    return scaled(torch.randn(spec.shape, generator=generator), spec, config)
+def generator(name: str, device: torch.device | str = "cpu") -> torch.Generator:
+    """Make a generator that is seeded with a name."""
+    digest = hashlib.sha256(name.encode()).digest()
+    return torch.Generator(device).manual_seed(int.from_bytes(digest[:8], "little") >> 1)
 
 
 def scaled(values: torch.Tensor, spec: TensorSpec, config: ModelConfig) -> torch.Tensor:

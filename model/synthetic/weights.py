@@ -1,7 +1,5 @@
 """Random weights generated on the model's own device, to measure the speed of a model without its checkpoint."""
 
-import hashlib
-
 import torch
 
 from ...kernels.quantize import quantize_weight
@@ -9,7 +7,7 @@ from ..checkpoint.load import place
 from ..config import FP8_BLOCK, ModelConfig, blocks
 from ..parallel.plan import Plan, ShardSlice
 from ..weight_map import TensorSpec, scale_parameter, tensor_specs
-from .checkpoint import scaled
+from .checkpoint import generator, scaled
 
 _ROWS = 4 * FP8_BLOCK  # generated at a time
 
@@ -61,8 +59,6 @@ def _fill(
 
 def _random_rows(spec: TensorSpec, first: int, config: ModelConfig, seed: int, device: torch.device) -> torch.Tensor:
     """Make fp32 values of up to 512 rows of a tensor, beginning with row `first`."""
-    digest = hashlib.sha256(f"{seed}/{spec.name}/{first}".encode()).digest()
-    generator = torch.Generator(device).manual_seed(int.from_bytes(digest[:8], "little") >> 1)
     shape = (min(_ROWS, spec.shape[0] - first), *spec.shape[1:])
-    values = torch.randn(shape, generator=generator, device=device)
+    values = torch.randn(shape, generator=generator(f"{seed}/{spec.name}/{first}", device), device=device)
     return values.zero_() if spec.name.endswith("correction_bias") else scaled(values, spec, config)

@@ -2,8 +2,8 @@
 
     PYTHONSAFEPATH=1 torchrun --standalone --nproc-per-node 8 scripts/bench/collectives.py
 
-Tensors are [T, 7168] in bf16. A CUDA graph holds 64 all-reduces and no rank is late, so the result is the time of an all-reduce
-alone. `used` is the model's own all-reduce (model/parallel/collectives.py): through memory that the GPUs share, where there is
+Tensors are [T, 7168] in bf16. A CUDA graph holds 64 all-reduces and no rank is late, so the result is only the time of an
+all-reduce. `used` is the model's own all-reduce (model/parallel/collectives.py): through memory that the GPUs share, where there is
 some and the tensor is small enough, else NCCL.
 """
 

@@ -67,7 +67,7 @@ def decode_rate(llm: LLM, context: int, batch: int, new: int) -> float:
     """Generated tokens per second of the whole batch, once every prompt is in the cache."""
     prompts = [random_prompt(context, 1000 + i) for i in range(batch)]
     greedy = SamplingParams(temperature=0, max_tokens=1, ignore_eos=True)
-    llm.generate(prompts, greedy)  # full pages stay cached, so the runs below compute the last page alone, and decode
+    llm.generate(prompts, greedy)  # full pages stay cached, so the runs below compute only the last page, and decode
     rates = []
     for _ in range(3):
         completions = llm.generate(prompts, SamplingParams(temperature=0, max_tokens=new, ignore_eos=True))
@@ -96,7 +96,7 @@ def main() -> None:
     parser.add_argument(
         "--threads", type=int, default=os.cpu_count(), help="threads that PyTorch uses (default: %(default)s)"
     )
-    parser.add_argument("--quick", action="store_true", help="fewer repeats, and contexts up to 4K alone")
+    parser.add_argument("--quick", action="store_true", help="fewer repeats, and only contexts up to 4K")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     repeats, new = (1, 16) if arguments.quick else (3, 64)

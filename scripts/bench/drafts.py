@@ -46,7 +46,7 @@ CELLS = CHAT_CELLS | {"1K two hops": ChatCell(2_700, ("two hops",), THOUGHTS)}
 
 
 def prompts(llm: LLM, folder: Path, count: int, cells: list[str]) -> list[list[int]]:
-    """The last questions of so many test conversations of each cell."""
+    """The last questions of this many test conversations of each cell."""
     found = []
     for name in cells:
         for seed in _numbers():
@@ -222,7 +222,7 @@ def main() -> int:
     parser.add_argument("--conversations", type=int, help="of each cell; 6, for speed 2")
     parser.add_argument("--cells", nargs="+", default=list(CHAT_CELLS), choices=CELLS, metavar="CELL")
     parser.add_argument("--tokens", type=int, default=400, help="of an answer at most")
-    parser.add_argument("--fixed", action="store_true", help="for speed: so many tokens in every answer")
+    parser.add_argument("--fixed", action="store_true", help="for speed: exactly --tokens tokens in every answer")
     parser.add_argument(
         "--speed", type=int, nargs="+", default=[], metavar="B", help="measure speed with B answers at a time"
     )

@@ -4,7 +4,7 @@
     python scripts/bench/grammar.py --model DIR --device cuda --sequences 32
 
 The runs with and without a schema alternate, and have no drafts, which a request with a schema does not get; a third kind may write
-any text, as without a grammar, so that it costs the masks alone. Each is greedy (0) and at temperature 1. The numbers are the
+any text, as without a grammar, so that it costs only the masks. Each is greedy (0) and at temperature 1. The numbers are the
 medians of the times of their steps. Ends in one JSON line.
 """
 
@@ -40,7 +40,7 @@ ANY_TEXT = r"(?s:.{4000,})"  # longer than the measurement
 
 
 def step_seconds(llm: LLM, prompts: list[list[int]], params: SamplingParams) -> list[float]:
-    """Times of the steps of decodes alone, until all sequences have their tokens."""
+    """Time the steps that hold only decodes, until all sequences have their tokens."""
     for prompt in prompts:
         llm.engine.add_request(prompt, params)
     while len(llm.engine.scheduler.waiting) or any(

@@ -4,13 +4,13 @@
     python scripts/bench/layers.py --layers 3 --batches 1 64 --contexts 4096
 
 Decode steps run as the engine runs them: as CUDA graphs over block tables. Prefill steps are chunks of a long prompt. The first
-layer has a dense MLP and the others are MoE layers; all numbers are those of one MoE layer: (time of all layers - time of the
+layer has a dense MLP and the others are MoE layers; all numbers are of one MoE layer: (time of all layers - time of the
 first) / (layers - 1). `kernels` is the sum of the kernels' own times, by the profiler. `roofline` is the time that weights and
 caches take at the card's bandwidth, or that the FLOPs take at its rates of bf16 and FP8 products; all three are measured first.
 Sequences share pages at random, so that the caches of 128 long contexts fit; what a step reads still exceeds the L2 cache.
 --timeline shows where the time of a layer goes: for each kernel in order, how much later than the one before it it ends.
---verify 2 3 4 measures speculative decoding instead: a layer in steps that verify drafts, so many tokens a sequence; the MTP layer
-with the head; and from these the tokens a second of the whole model, with the acceptance that others have published.
+--verify 2 3 4 measures speculative decoding instead: a layer in steps that verify drafts, with 2, 3 or 4 tokens a sequence; the MTP
+layer with the head; and from these the tokens a second of the whole model, with the acceptance that others have published.
 """
 
 import argparse

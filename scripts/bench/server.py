@@ -1,4 +1,4 @@
-"""The overhead of the server compared with the engine alone, and its behaviour under too many requests.
+"""The overhead of the server compared with the engine without it, and its behaviour under too many requests.
 
 Usage: python scripts/bench/server.py [--model DIRECTORY] [--batch 1 8 32] [--tokens 256] [--rounds 9] [--seconds 60]
 Prints tables and ends in one JSON line. Server and client are two processes on this machine, which must be otherwise idle.
@@ -61,15 +61,15 @@ async def streamed_rate(client: Client, vocab_size: int, batch: int, tokens: int
 
 def overhead(llm: LLM, client: Client, batch: int, tokens: int, rounds: int) -> dict[str, float]:
     """Medians of both rates, and median and quartiles of the ratios. The first round of each is a warm-up."""
-    alone, served = [], []
+    single, served = [], []
     for _ in range(rounds + 1):
-        alone.append(engine_rate(llm, batch, tokens))
+        single.append(engine_rate(llm, batch, tokens))
         served.append(asyncio.run(streamed_rate(client, llm.config.vocab_size, batch, tokens)))
-    alone.append(engine_rate(llm, batch, tokens))
+    single.append(engine_rate(llm, batch, tokens))
     # The machine's other load varies, so that a round is compared with its neighbours in time.
-    ratios = [2 * rate / (before + after) for rate, before, after in zip(served, alone, alone[1:], strict=False)][1:]
+    ratios = [2 * rate / (before + after) for rate, before, after in zip(served, single, single[1:], strict=False)][1:]
     return {
-        f"generate_{batch}": statistics.median(alone[1:]),
+        f"generate_{batch}": statistics.median(single[1:]),
         f"streamed_{batch}": statistics.median(served[1:]),
         f"ratio_{batch}": statistics.median(ratios),
         f"ratio_{batch}_q1": percentile(ratios, 25),

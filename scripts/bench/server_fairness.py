@@ -2,7 +2,8 @@
 
     python scripts/bench/server_fairness.py [--model DIRECTORY] [--rounds 5] [--long 16000] [--lengths 2000 6000 14000]
 
-Each round measures, in turns: the long prompt alone; a short question one second after a long prompt; a stream that runs while a
+Each round measures, in turns: the long prompt by itself; a short question one second after a long prompt; a stream that runs
+while a
 long prompt arrives; and each length over HTTP and in LLM.stream with all cores, one right after the other. Prompts are random,
 so that none is found in reused pages. Prints each sample and a table, and ends in one JSON
 line, with the machine's load before and after.
@@ -33,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # the folder of these packag
 from serving.client import Client, prompts, server
 
 QUESTION_TOKENS = 20
-# Of the long prompt's answer, whose first token counts: so few that the MTP layer leaves its prompt out, alone and beside others.
+# Of the long prompt's answer, whose first token counts: few enough that the MTP layer leaves its prompt out, with load and without.
 ANSWER_TOKENS = 8
 STREAM_TOKENS = 4000  # more than are written while a long prompt is read
 # What is promised on two cores with the demo: seconds, and ratios.
@@ -64,7 +65,7 @@ class Measurement:
         self._client, self._llm, self._long = client, llm, long
 
     async def question(self) -> None:
-        """A question one second after a long prompt, which is compared with those alone before and after it."""
+        """A question one second after a long prompt, which is compared with the ones before and after it, without load."""
         before = await self._first_token(self._long)
         reading = asyncio.create_task(self._first_token(self._long))
         await asyncio.sleep(1)
@@ -72,10 +73,10 @@ class Measurement:
         start = time.perf_counter()
         times: list[float] = []
         await follow(self._client, self._prompt(QUESTION_TOKENS), QUESTION_TOKENS, times)
-        beside = await reading
-        alone = (before + await self._first_token(self._long)) / 2
-        self._add(long_alone_s=alone, question_s=times[0] - start, question_end_s=times[-1] - start)
-        self._add(slower_beside_question=beside / alone)
+        loaded = await reading
+        single = (before + await self._first_token(self._long)) / 2
+        self._add(long_alone_s=single, question_s=times[0] - start, question_end_s=times[-1] - start)
+        self._add(slower_beside_question=loaded / single)
 
     async def stream(self) -> None:
         """A stream that runs while a long prompt is read."""
@@ -84,7 +85,7 @@ class Measurement:
         writing = asyncio.create_task(follow(self._client, self._prompt(QUESTION_TOKENS), STREAM_TOKENS, times))
         await asyncio.sleep(1)
         start = time.perf_counter()
-        beside = await self._first_token(self._long)
+        loaded = await self._first_token(self._long)
         assert not writing.done(), (
             f"the stream has ended; expected more than {len(times)} tokens while a prompt is read"
         )
@@ -92,8 +93,8 @@ class Measurement:
         with contextlib.suppress(asyncio.CancelledError):
             await writing
         gaps = [after - before for before, after in itertools.pairwise(each for each in times if each >= start)]
-        alone = (before + await self._first_token(self._long)) / 2
-        self._add(gap_s=max(gaps), gap_p50_s=statistics.median(gaps), slower_beside_stream=beside / alone)
+        single = (before + await self._first_token(self._long)) / 2
+        self._add(gap_s=max(gaps), gap_p50_s=statistics.median(gaps), slower_beside_stream=loaded / single)
 
     def served(self, length: int) -> None:
         """The same length over HTTP, between two calls of LLM.stream."""

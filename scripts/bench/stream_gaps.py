@@ -3,7 +3,7 @@
     python scripts/bench/stream_gaps.py [--device cuda] [--precision fp8] [--long 32000] [--streams 1 8 32] [--rounds 3]
 
 Each round starts a service of its own over the loaded model and some streams, and hands it the long prompt once they write. The
-first round with a number of streams is cold: the graphs of so many rows and such contexts are captured while they write. A gap
+first round with a number of streams is cold: the graphs of that many rows and such contexts are captured while they write. A gap
 is the time from one delta of a stream to its next one, as the engine's thread sees it, and as a reader in an event loop sees it.
 Prompts are random, so that none is found in reused pages. Prints each round and a table, and ends in one JSON line.
 """
@@ -36,8 +36,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # the folder of these packag
 from serving.client import prompts
 
 STREAM_PROMPT = 200
-QUIET_SECONDS = 1.0  # in which streams write alone, after their first tokens
-# What is promised for the demo on one H200: two decode steps, and so many seconds.
+QUIET_SECONDS = 1.0  # in which only streams run, after their first tokens
+# What is promised for the demo on one H200: two decode steps, and this many seconds.
 STEPS, SECONDS = 2, 0.030
 
 
@@ -125,7 +125,9 @@ def main() -> None:
     parser.add_argument("--long", type=int, default=32000, help="tokens of the prompt that the streams meet")
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--rounds", type=int, default=3, help="after the cold ones")
-    parser.add_argument("--beside-ms", type=float, help="what steps beside answers should last; default: as a service")
+    parser.add_argument(
+        "--beside-ms", type=float, help="what steps should last while answers run; default: as a service"
+    )
     parser.add_argument(
         "--least-tokens", type=int, help="prompt tokens that a step takes even so; default: as a service"
     )

@@ -7,7 +7,8 @@
 
 Decode: the engine schedules, runs (as CUDA graphs where it can) and samples greedy steps as it does for users. Only the contexts
 are not computed: the caches are filled with random entries, which the engine takes for reused prefixes of the prompts. The last
-timed step ends at the stated context length. Prefill: time to first token of a prompt alone, from its arrival to its first token
+timed step ends at the stated context length. Prefill: time to first token of one prompt without load, from its arrival to its
+first token
 on the host, with every token computed. With fewer layers than the model has, another column scales the result to all layers: an
 extrapolation, not a measurement.
 
@@ -103,7 +104,7 @@ def main() -> None:
     config = ModelConfig() if arguments.model is None else read_config(arguments.model)
     longest = max([case.context for case in arguments.decode] + [length + 1 for length in arguments.prefill])
     began = time.perf_counter()
-    llm = LLM(  # returns on rank 0 alone; the other ranks work for it until it ends
+    llm = LLM(  # returns only on rank 0; the other ranks work for it until it ends
         config_json(config),
         synthetic=True,
         device=arguments.device,

@@ -23,8 +23,8 @@ from deepseek_v32.inference.engine.limits import EngineConfig
 from deepseek_v32.inference.engine.running.runner import Runner, make_runner
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.sizing import resolve_limits
+from deepseek_v32.inference.engine.step import LaunchedStep
 from deepseek_v32.inference.params import Request, SamplingParams
-from deepseek_v32.inference.token_selection import SelectionSink
 from deepseek_v32.model.transformer import Transformer
 
 
@@ -56,16 +56,16 @@ class RowHashes:
         self._run = runner.run
         runner.run = self.run  # type: ignore[method-assign, assignment]
 
-    def run(self, batch: Batch, on_selection: SelectionSink | None = None) -> torch.Tensor:
-        logits = self._run(batch, on_selection)
-        rows = iter(logits.contiguous().cpu().numpy())
+    def run(self, batch: Batch) -> LaunchedStep:
+        step = self._run(batch)
+        rows = iter(step.logits.contiguous().cpu().numpy())
         for request, start, count, wanted in zip(
             batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True
         ):
             own = self.by_request.setdefault(request.id, {})
             for position in range(start + count - wanted, start + count):
                 own[position] = hashlib.blake2b(next(rows).tobytes(), digest_size=8).hexdigest()
-        return logits
+        return step
 
     def of(self, request: Request, count: int) -> list[str]:
         """The hashes of the rows of the first `count` tokens of its answer."""

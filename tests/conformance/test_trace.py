@@ -16,10 +16,10 @@ from conformance.small_model import load, text
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.commands.trace import as_lines, as_object, read_layers, read_tokens
 from deepseek_v32.inference.conformance.compare import compare
-from deepseek_v32.inference.conformance.tracer import TracedRunner, tracing
+from deepseek_v32.inference.conformance.tracer import Tracer, tracing
 from deepseek_v32.inference.distributed.leading_runner import LeadingRunner
-from deepseek_v32.inference.engine.running.model_runner import ModelRunner
 from deepseek_v32.inference.engine.scheduling.batch import Batch
+from deepseek_v32.inference.engine.step import ModelRunner
 from deepseek_v32.inference.params import Request, SamplingParams
 from deepseek_v32.inference.parts import DEMO
 from deepseek_v32.inference.trace import STAGES, Trace, parse_name
@@ -220,7 +220,7 @@ def test_the_engine_is_as_it_was_after_a_failure(checkpoint: Callable[[str], Pat
     runner, before = llm.engine.runner, llm.logits(text(30))
     with pytest.raises(RuntimeError, match="on purpose"), tracing(llm.engine):
         raise RuntimeError("on purpose")
-    with pytest.raises(KeyError), patch.object(TracedRunner, "_add", side_effect=KeyError("on purpose")):
+    with pytest.raises(KeyError), patch.object(Tracer, "_add", side_effect=KeyError("on purpose")):
         llm.trace(text(30))
     assert llm.engine.runner is runner and torch.equal(llm.logits(text(30)), before)
     assert not llm.engine.pool.used

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM, Completion, SamplingParams
+from deepseek_v32.inference.cache_check.check import CacheCheck
 from deepseek_v32.inference.engine.running import runner as runner_module
 from deepseek_v32.inference.engine.running.scoring import score
 from deepseek_v32.inference.llm import DEMO
@@ -107,6 +108,12 @@ def flip_byte(cache: torch.Tensor, page: int, number: int = 77) -> None:
     cache[page].view(-1).view(torch.uint8)[number] ^= 4
 
 
+def check_of(llm: LLM) -> CacheCheck:
+    [check] = llm.engine.runner.observers.members
+    assert isinstance(check, CacheCheck)
+    return check
+
+
 def swap_pages(llm: LLM, one: int, other: int) -> None:
     """All bytes of two pages, in every layer."""
     for cache in llm.engine.runner.caches:
@@ -117,7 +124,7 @@ def swap_pages(llm: LLM, one: int, other: int) -> None:
 def swap_everything(llm: LLM, one: int, other: int) -> None:
     """With all that is beside the entries, as if the pages had each other's numbers."""
     swap_pages(llm, one, other)
-    stamps = llm.engine.runner.cache_check.stamps
+    stamps = check_of(llm).stamps
     both = [one, other]
     stamps.hashes[:, :, both] = stamps.hashes[:, :, both[::-1]].clone()
     chains = stamps.chains.view(-1, PAGE_SIZE, 2)
@@ -171,7 +178,7 @@ def test_entries_that_change_while_requests_decode(name: str, llm: LLM, tmp_path
 
 def stamps_of(llm: LLM, layer: int, kind: int) -> torch.Tensor:
     """int32 [slots]"""
-    columns: torch.Tensor = llm.engine.runner.cache_check.stamps.columns
+    columns: torch.Tensor = check_of(llm).stamps.columns
     return columns[layer, kind]
 
 
@@ -276,8 +283,8 @@ def test_a_wrong_entry_of_the_block_table(llm: LLM, monkeypatch: pytest.MonkeyPa
 
     def spoil() -> None:
         if graphs is not None:
-            for inputs, *_ in graphs._buckets.values():
-                inputs._table[0, 1] = b.pages[0]  # rows are filled as far as pages are new
+            for bucket in graphs._buckets.values():
+                bucket.inputs._given.table[0, 1] = b.pages[0]  # rows are filled as far as pages are new
             return
         prepare = llm.engine.runner.prepare
 
@@ -354,4 +361,4 @@ def test_scoring_raises(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_the_option_there_is_nothing(plain: LLM) -> None:
     runner = plain.engine.runner
-    assert runner.cache_check is None and all(cache.stamps is None for cache in runner.caches)
+    assert not runner.observers.members and all(cache.stamps is None for cache in runner.caches)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.heavy
 PROGRAM = """
 import json, os, sys, tempfile
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.engine import runner
+from deepseek_v32.inference.engine.running import runner
 from deepseek_v32.model import indexer
 
 path, tempfile.tempdir, fault = sys.argv[1:]

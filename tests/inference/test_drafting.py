@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 import torch
 
+from deepseek_v32.inference.engine.running.selection import IgnoredSelections
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.params import Request, SamplingParams
-from deepseek_v32.inference.token_selection import RecordedDecodes
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.config import Precision
-from deepseek_v32.model.metadata import Selection
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from deepseek_v32.model.transformer import Transformer
 from support.drafting import PAGES, Driver, make_requests, make_runner
@@ -73,22 +72,12 @@ def test_drafts_after_verification(model: Transformer, graphs: bool, sequences: 
     assert made.tolist() == [drafts_alone(model, each, 4) for each in driver.requests]
 
 
-class IgnoredSelections:
-    """A SelectionSink."""
-
-    def __call__(self, layer: int, rows: torch.Tensor, selection: Selection) -> None:
-        pass
-
-    def decodes(self, record: RecordedDecodes) -> None:
-        pass
-
-
 def test_drafts_while_selections_are_recorded_now_and_then(model: Transformer) -> None:
     """Steps that record have graphs and inputs of their own; the draft layer's passes after them read those."""
     driver = Driver(make_runner(model, 3, graphs=True), make_requests(CONFIG.vocab_size))
     made = driver.prompts(40, 2)
-    for sink in (None, IgnoredSelections(), None):
-        driver.sink = sink
+    for recorder in (None, IgnoredSelections(), None):
+        driver.recorder = recorder
         driver.runner.drafts[:3, :2] = made
         made = driver.verify([0, 1, 2], [[*row.tolist(), 9] for row in made], [2, 2, 2], 2)
         assert made.tolist() == [drafts_alone(model, each, 2) for each in driver.requests]

@@ -249,7 +249,7 @@ def test_tokens_that_cannot_be_staged_are_taken_from_the_host(ahead, undisturbed
 
 @pytest.mark.parametrize("name", ["_fetch", "_record", "_read"])
 def test_a_fault_in_recording_selections_ends_the_inspected_request_alone(ahead, name, undisturbed, monkeypatch):
-    raised = inject(monkeypatch, SelectionRecorder, name, lambda recorder, *_: recorder.sink is not None)
+    raised = inject(monkeypatch, SelectionRecorder, name, lambda recorder, *_: recorder.is_active)
     check(few_pages(ahead), undisturbed, {INSPECTED: "recording its selections failed: Fault: no memory"})
     assert raised
 
@@ -260,16 +260,16 @@ def test_a_fault_of_a_forward_pass_ends_the_requests_of_that_step(ahead, number,
     failed: set[int] = set()
     run, calls = Runner.run, iter(range(10**9))
 
-    def faulty(runner: Runner, batch: Any, *arguments: Any) -> torch.Tensor:
+    def faulty(runner: Runner, batch: Any, *arguments: Any) -> Any:
         chosen = next(calls) == number
         if chosen:
             failed.update(request.id for request in batch.requests)
         if chosen and not after:
             raise Fault("no memory")
-        logits = run(runner, batch, *arguments)
+        launched = run(runner, batch, *arguments)
         if chosen:
             raise Fault("no memory")
-        return logits
+        return launched
 
     monkeypatch.setattr(Runner, "run", faulty)
     llm = few_pages(ahead)

@@ -105,7 +105,7 @@ capture = decode_graph.GraphMemory.capture
 
 def counted(memory, step):
     work = getattr(step, "func", step).__qualname__
-    if work != "_sample":  # only rank 0 samples
+    if work != "_choose":  # only rank 0 samples
         captured.append([work, getattr(step, "args", (0,))[0].batch if "DecodeGraphs" in work else 0])
     return capture(memory, step)
 

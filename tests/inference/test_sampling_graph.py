@@ -1,7 +1,6 @@
 """Tokens that are sampled within a graph are those that the sampler gives, with grammars, temperatures and both."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,9 @@ from deepseek_v32.inference import LLM, SamplingParams, StructuredOutputsParams
 from deepseek_v32.inference.engine import step
 from deepseek_v32.inference.engine.running import runner
 from deepseek_v32.inference.engine.running.captured_step import GraphMemory
-from deepseek_v32.inference.engine.running.decode_inputs import DecodeInputs
-from deepseek_v32.inference.engine.running.inputs import StagedTokens
-from deepseek_v32.inference.engine.sampling.greedy import GreedyTokens
+from deepseek_v32.inference.engine.running.inputs import DecodeInputs, StagedTokens
+from deepseek_v32.inference.engine.sampling.graph_tokens import GreedyTokens, SamplingGraphs
 from deepseek_v32.inference.engine.sampling.sampler import sample
-from deepseek_v32.inference.engine.sampling.sampling_graph import SamplingGraphs
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.params import Request
 from deepseek_v32.inference.text.grammar import Mask
@@ -82,21 +79,13 @@ def made(id: int, temperature: float, grammar: Bits | None) -> Request:
     return request
 
 
-def graphs_of(rows: int) -> tuple[Any, StagedTokens]:
-    """What SamplingGraphs needs of the decode graphs of one bucket."""
-    staged = StagedTokens(ROWS, CPU)
-    inputs, greedy = DecodeInputs(rows, 64, 0, staged), GreedyTokens(rows, staged)
-    logits = torch.zeros(2 * ROWS, VOCAB)
-    found = {"inputs": inputs, "greedy": greedy, "logits": logits, "batches": [2 * ROWS], "device": CPU}
-    return SimpleNamespace(**found, is_new=False, capture=GraphMemory(CPU).capture), staged
-
-
 @pytest.mark.parametrize("rows", [4, ROWS])
 def test_rows_are_sampled_as_the_sampler_samples_them(rows: int) -> None:
     """Any mixture of grammars and temperatures, step after step, with rows of padding; one row's logits may not be finite."""
     generator = torch.Generator().manual_seed(rows)
-    graphs, staged = graphs_of(rows)
-    sampling = SamplingGraphs(graphs)
+    staged, whole = StagedTokens(ROWS, CPU), torch.zeros(2 * ROWS, VOCAB)
+    inputs, greedy = DecodeInputs(rows, 64, 0, staged), GreedyTokens(rows, staged)
+    sampling = SamplingGraphs(2 * ROWS, CPU, GraphMemory(CPU).capture)
     for number in range(60):
         count = int(torch.randint(1, rows + 1, (), generator=generator))
         kind = torch.randint(0, 4, (count,), generator=generator).tolist()
@@ -109,10 +98,10 @@ def test_rows_are_sampled_as_the_sampler_samples_them(rows: int) -> None:
         if number % 10 == 0:
             logits[0, 3] = torch.nan
         expected = sample(logits[:count], requests)
-        graphs.logits[:rows] = logits
-        graphs.inputs.fill(Batch((), (), (), 0, ()), greedy_place=graphs.greedy.next_place())
-        graphs.greedy.find(graphs.logits[:rows], graphs.inputs.greedy_place, graphs.inputs.stage)
-        found = sampling.sample(requests).read()
+        whole[:rows] = logits
+        inputs.fill(Batch((), (), (), 0, ()), token_place=greedy.next_place())
+        greedy.find(whole[:rows], inputs.views.token_place, inputs.stage)
+        found = sampling.sample(requests, whole[:rows], inputs, greedy, may_capture=True).read()
         assert [each.error for [each] in found] == [each.error for [each] in expected]
         assert [each.token for [each] in found] == [each.token for [each] in expected]
         for [each], kept in zip(expected, staged.sampled.tolist(), strict=False):

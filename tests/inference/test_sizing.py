@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM
+from deepseek_v32.inference.cache_check.check import CacheCheck
 from deepseek_v32.inference.engine import sizing
 from deepseek_v32.inference.engine.limits import CacheBudget, EngineConfig
 from deepseek_v32.inference.engine.running.cache import allocate, bytes_per_page
@@ -155,7 +156,7 @@ def test_the_largest_step_runs_in_its_own_pages(tokens, sequences, context):
     for cache in caches:
         cache.latent.zero_()
         cache.index.zero_()
-    logits = Runner(model, caches).run(batch)
+    logits = Runner(model, caches).run(batch).logits
     assert logits.shape == (len(batch.requests), TINY.vocab_size) and logits.isfinite().all()
 
 
@@ -164,12 +165,13 @@ def test_the_step_that_is_measured_stamps_what_it_writes(checks):
     """With checks of the caches, the kernels that store stamps are compiled before the first request, too."""
     model = build_model(replace(TINY, num_hidden_layers=2), "exact", "reference", "cpu")
     fill_synthetic(model, Plan(model.config))
-    runner, batch = prepare_largest_step(model, CacheBudget(256, 8, 4096, 0.9, check_cache=checks))
+    runner, batch = prepare_largest_step(model, CacheBudget(256, 8, 4096, 0.9, observers=("CacheCheck",) * checks))
     short = shortest_prompt()
     assert short.decodes == 0
     for each in (short, batch, batch):  # as it is measured
-        assert runner.run(each).isfinite().all()
-    assert (runner.cache_check is not None) == checks
-    if runner.cache_check is not None:
+        assert runner.run(each).logits.isfinite().all()
+    assert len(runner.observers.members) == checks
+    for check in runner.observers.members:
+        assert isinstance(check, CacheCheck)
         slots = short.tokens + batch.tokens - batch.decodes + 1  # decodes share one
-        assert runner.cache_check.stamps.columns.count_nonzero() == 2 * 2 * slots
+        assert check.stamps.columns.count_nonzero() == 2 * 2 * slots

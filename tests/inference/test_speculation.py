@@ -10,7 +10,7 @@ from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.commands.options import ModelOptions
 from deepseek_v32.inference.distributed.model_source import ModelSource
 from deepseek_v32.inference.engine.limits import AUTO, EngineConfig
-from deepseek_v32.inference.engine.scheduling.batch import Batch
+from deepseek_v32.inference.engine.running.runner import EagerStep
 from deepseek_v32.inference.engine.scheduling.pace import UNBOUNDED, Pace
 from deepseek_v32.inference.engine.scheduling.pages import PagePool
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
@@ -82,15 +82,15 @@ def test_long_prompts_of_short_answers_are_left_out(
     """The draft layer goes over a running answer and over a question, and not over the prompt between them."""
     llm = LLM(checkpoint, device="cpu", speculative_tokens="auto", max_batch_tokens=32)
     engine, seen = llm.engine, []
-    draft = engine.runner.draft
+    draft = EagerStep.draft
     # Drafts go on, although most are wrong.
     monkeypatch.setattr(engine.scheduler.speculation.policy, "choose", lambda sequences, ready: 1)
 
-    def observed(batch: Batch, *arguments: Any) -> None:
-        seen.append((batch.draft_entries, tuple(each.id for each in batch.requests)))
-        draft(batch, *arguments)
+    def observed(step: EagerStep, *arguments: Any) -> None:
+        seen.append((step.batch.draft_entries, tuple(each.id for each in step.batch.requests)))
+        draft(step, *arguments)
 
-    monkeypatch.setattr(engine.runner, "draft", observed)
+    monkeypatch.setattr(EagerStep, "draft", observed)
     cases = [(PROMPTS[0], 20), (PROMPTS[2], 3), ([4, 8, 1, 6], 12)]
     asked = [(prompt, SamplingParams(temperature=0, max_tokens=count, ignore_eos=True)) for prompt, count in cases]
     ids = [engine.add_request(*asked[0]).id]
@@ -113,13 +113,13 @@ def test_steps_with_prompt_tokens_make_as_few_drafts_as_the_pace_says(
     llm = LLM(checkpoint, device="cpu", speculative_tokens=3, max_batch_tokens=32)
     engine, seen = llm.engine, set()
     engine.scheduler.pace = Pace(replace(UNBOUNDED, most_drafts=1))
-    draft = engine.runner.draft
+    draft = EagerStep.draft
 
-    def observed(batch: Batch, *arguments: Any) -> None:
-        seen.add((batch.decodes < len(batch.requests), batch.draft_tokens))
-        draft(batch, *arguments)
+    def observed(step: EagerStep, *arguments: Any) -> None:
+        seen.add((step.batch.decodes < len(step.batch.requests), step.batch.draft_tokens))
+        draft(step, *arguments)
 
-    monkeypatch.setattr(engine.runner, "draft", observed)
+    monkeypatch.setattr(EagerStep, "draft", observed)
     params = SamplingParams(temperature=0, max_tokens=20, ignore_eos=True)
     prompts = [PROMPTS[0], PROMPTS[2]]
     assert [each.token_ids for each in llm.generate(prompts, params)] == [

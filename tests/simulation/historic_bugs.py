@@ -328,11 +328,12 @@ def following_is_forgotten(right: Any) -> Any:
 def staged_is_stale(right: Any) -> Any:
     """Placeholders of an earlier step become input tokens."""
 
-    def sample(step: InFlightStep, runner: Any) -> None:
-        if not step.batch.sampled_rows:
-            return right(step, runner)
-        with patch.object(runner, "stage_tokens", lambda tokens: None):
-            right(step, runner)
+    def sample(step: InFlightStep) -> None:
+        if not step.batch.sampled_rows or step._step is None:
+            return right(step)
+        launched: Any = getattr(step._step, "_own", step._step)  # rank 0's own of several
+        with patch.object(launched.runner, "stage_tokens", lambda tokens: None):
+            right(step)
 
     return sample
 

@@ -12,9 +12,10 @@ import torch
 
 from deepseek_v32.inference.distributed import rank_tokens
 from deepseek_v32.inference.distributed.channel import Channel, MessageKind, pack
-from deepseek_v32.inference.distributed.leading_runner import LeadingRunner
+from deepseek_v32.inference.distributed.leading_runner import LeadingRunner, LeadingStep
 from deepseek_v32.inference.distributed.worker import Worker
 from deepseek_v32.inference.engine.limits import Limits
+from deepseek_v32.inference.engine.scheduling.batch import Batch
 from simulation.runner import SimulatedRunner
 
 
@@ -99,10 +100,14 @@ class SimulatedLeadingRunner(LeadingRunner):
         super().__init__(SimulatedLeader(followers), limits, runner)  # type: ignore[arg-type]
         self._collectives = Collectives(followers)
 
-    def run(self, *args: Any) -> Any:
+    def run(self, batch: Batch) -> LeadingStep:
         with patch.object(rank_tokens, "dist", self._collectives):
-            return super().run(*args)
+            step = super().run(batch)
+        draft = step.draft
 
-    def draft(self, *args: Any) -> None:
-        with patch.object(rank_tokens, "dist", self._collectives):
-            super().draft(*args)
+        def draft_together() -> None:
+            with patch.object(rank_tokens, "dist", self._collectives):
+                draft()
+
+        step.draft = draft_together  # type: ignore[method-assign]
+        return step

@@ -7,12 +7,13 @@ import numpy as np
 import torch
 
 from deepseek_v32.inference.engine.limits import MAX_DRAFT_TOKENS
-from deepseek_v32.inference.engine.sampling.greedy import GreedySample
+from deepseek_v32.inference.engine.running.selection import SelectionRecorder
+from deepseek_v32.inference.engine.sampling.graph_tokens import GreedySample
 from deepseek_v32.inference.engine.sampling.noise import DraftNoise
 from deepseek_v32.inference.engine.sampling.sampler import sample_tokens
 from deepseek_v32.inference.engine.scheduling.batch import Batch
+from deepseek_v32.inference.engine.step import Choices, LaunchedStep
 from deepseek_v32.inference.params import Request
-from deepseek_v32.inference.token_selection import SelectionSink
 from simulation.model import ORDINARY, VOCABULARY, draft_chain, extend, extend_draft, latents, logits
 
 
@@ -48,7 +49,7 @@ class Made(NamedTuple):
 
 
 class Computed(NamedTuple):
-    """The data that the draft layer needs of a request's part of the latest step."""
+    """The data that the draft layer needs of a request's part of a step."""
 
     request: Request
     start: int
@@ -117,12 +118,9 @@ class SimulatedRunner:
         self.broken: list[str] = []
         self.writable: Callable[[int], bool] = lambda page: True  # whether a step may write to a page
         self.ill: set[int] = set()  # requests whose entries are garbage, by an injected fault
-        self.greedy: SimulatedGreedy | None = None
-        self._logits: torch.Tensor | None = None  # of the latest step
         self._writes = 0
         self._hooks = hooks
         self._made: list[Made] = []  # by row of `drafts`
-        self._computed: list[Computed] = []
 
     def device_fault(self) -> None:
         """None of the simulated faults is the device's."""
@@ -130,18 +128,24 @@ class SimulatedRunner:
     def is_quick(self, batch: Batch) -> bool:
         return True
 
+    def plan(self, batch: Batch) -> tuple[()]:
+        return ()
+
+    def errors(self, requests: Sequence[Request]) -> dict[int, str]:
+        return {}
+
     def stage_tokens(self, tokens: torch.Tensor) -> None:
         if self._hooks is not None:
             self._hooks.stage()
         self.sampled[: len(tokens)] = tokens.tolist()
 
-    def run(self, batch: Batch, on_selection: SelectionSink | None = None, plan: object = None) -> torch.Tensor:
+    def run(self, batch: Batch, recorder: SelectionRecorder | None = None, plans: object = None) -> "SimulatedStep":
         if self._hooks is not None:
             self._hooks.forward(batch)
         rows: list[list[float]] = []
         written: list[tuple[int, Entry]] = []
         given: list[int] = []
-        self._computed = []
+        computed: list[Computed] = []
         for i, (request, start, count, logit_count) in enumerate(
             zip(batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True)
         ):
@@ -177,13 +181,12 @@ class SimulatedRunner:
                 if position >= start + count - logit_count:
                     rows.append(logits(digest))
                     given.append(token)
-            self._computed.append(Computed(request, start, tokens[0], slots, digests, logit_count, draft_count, made))
+            computed.append(Computed(request, start, tokens[0], slots, digests, logit_count, draft_count, made))
         self.steps.append(tuple(written))
         result = torch.tensor(rows).reshape(-1, VOCABULARY)
         if self._hooks is not None:
             result = self._hooks.spoil(batch, result, self)
-        self.greedy, self._logits = self._find_greedy(batch, result, given), result
-        return result
+        return SimulatedStep(self, batch, result, recorder, self._find_greedy(batch, result, given), computed)
 
     def _find_greedy(self, batch: Batch, logits: torch.Tensor, given: list[int]) -> "SimulatedGreedy | None":
         """Find and stage the likeliest tokens as decode graphs do. Every second step of decodes has no graph."""
@@ -195,47 +198,33 @@ class SimulatedRunner:
         self.sampled[: len(staged)] = staged
         return found
 
-    def sample_in_graph(self, requests: Sequence[Request]) -> GreedySample:
-        """Write over the likeliest tokens and stage the new ones, as graphs do."""
-        assert self.greedy is not None and self._logits is not None
-        tokens = sample_tokens(self._logits, requests).tokens
-        self.stage_tokens(tokens)
-        return self.greedy._replace(tokens=tokens.tolist()).sample(requests, (1,) * len(requests))
-
-    def greedy_choices(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor, DraftNoise]:
-        assert self.greedy is not None
-        accepted = torch.tensor(self.greedy.count_accepted(batch.counts))
-        zeros = torch.zeros_like(accepted)
-        return torch.tensor(self.greedy.tokens), accepted, DraftNoise(False, zeros.double(), zeros, zeros)
-
-    def draft_greedily(self, batch: Batch) -> None:
-        self.draft(batch, *self.greedy_choices(batch))
-
-    def draft(self, batch: Batch, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
+    def draft(self, step: "SimulatedStep", choices: Choices) -> None:
         if self._hooks is not None:
             self._hooks.draft()
+        sampled, accepted, noise = choices
+        batch = step.batch
         tokens, kept = sampled.tolist(), accepted.tolist()
         last: list[
             tuple[Computed, int, int, int, bool]
         ] = []  # of each sampling request: position, token, digest, sound
         row = 0
-        for step in self._computed[: batch.draft_entries]:
-            following = tokens[row : row + step.logit_count]
-            row += step.logit_count
-            if step.logit_count:
+        for part in step.computed[: batch.draft_entries]:
+            following = tokens[row : row + part.logit_count]
+            row += part.logit_count
+            if part.logit_count:
                 right = kept[len(last)]
-                self._check_accepted(step, right)
-                at = step.start + len(step.digests) - step.logit_count + right
-            for_prompt = len(step.digests) - step.logit_count
-            following = step.request.tokens[step.start + 1 : step.start + 1 + for_prompt] + following
-            digest, found = 0, [self.layer[slot] for slot in step.slots[: step.start]]
+                self._check_accepted(part, right)
+                at = part.start + len(part.digests) - part.logit_count + right
+            for_prompt = len(part.digests) - part.logit_count
+            following = part.request.tokens[part.start + 1 : part.start + 1 + for_prompt] + following
+            digest, found = 0, [self.layer[slot] for slot in part.slots[: part.start]]
             for latent in found:
                 digest = hash((digest, latent))
-            sound = found == expected_drafts([*step.request.tokens[: step.start], step.first]) or self._hooks is None
-            for position, (token, hidden) in enumerate(zip(following, step.digests, strict=True), step.start):
-                self.layer[step.slots[position]], digest = extend_draft(digest, token, hidden, position)
-                if step.logit_count and position == at:
-                    last.append((step, position, token, digest, sound))
+            sound = found == expected_drafts([*part.request.tokens[: part.start], part.first]) or self._hooks is None
+            for position, (token, hidden) in enumerate(zip(following, part.digests, strict=True), part.start):
+                self.layer[part.slots[position]], digest = extend_draft(digest, token, hidden, position)
+                if part.logit_count and position == at:
+                    last.append((part, position, token, digest, sound))
         self._guess(batch.draft_tokens or 0, last, accepted, noise)
 
     def _guess(
@@ -301,6 +290,39 @@ class SimulatedRunner:
                 self.broken.append(f"request {request}, position {position}: reads what was written for other tokens")
             digest = hash((digest, latent.value))
         return digest
+
+
+class SimulatedStep(LaunchedStep):
+    """A step of a SimulatedRunner. It is sampled as the product samples."""
+
+    def __init__(
+        self,
+        runner: SimulatedRunner,
+        batch: Batch,
+        logits: torch.Tensor,
+        recorder: SelectionRecorder | None,
+        found: SimulatedGreedy | None,
+        computed: list[Computed],
+    ) -> None:
+        super().__init__(runner, batch, logits, recorder or SelectionRecorder(batch), found)
+        self.simulated, self.found, self.computed = runner, found, computed
+
+    def draft(self, choices: Choices | None = None) -> None:
+        self.simulated.draft(self, choices or self.choices())
+        self.computed = []
+
+    def _likeliest_choices(self) -> Choices:
+        assert self.found is not None
+        accepted = torch.tensor(self.found.count_accepted(self.batch.counts))
+        zeros = torch.zeros_like(accepted)
+        return Choices(torch.tensor(self.found.tokens), accepted, DraftNoise(False, zeros.double(), zeros, zeros))
+
+    def _sample_in_graph(self) -> GreedySample:
+        """As graphs do, which write over the likeliest tokens and stage the new ones."""
+        assert self.found is not None
+        tokens = sample_tokens(self.logits, self.requests).tokens
+        self.simulated.stage_tokens(tokens)
+        return self.found._replace(tokens=tokens.tolist()).sample(self.requests, (1,) * len(self.requests))
 
 
 def expected_drafts(tokens: list[int]) -> list[int]:

@@ -220,7 +220,6 @@ class State:
                 self.runner.latent[slot] = self.runner.index[slot] = UNWRITTEN
                 self.runner.layer[slot] = 0
         self.runner.steps.clear()
-        self.runner._computed.clear()
 
     def digest(self) -> bytes:
         """Equal for equal states."""

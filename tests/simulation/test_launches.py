@@ -2,10 +2,9 @@
 
 from collections import Counter
 
-import torch
-
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.params import SamplingParams
+from simulation.runner import SimulatedStep
 from simulation.world import Settings, World
 
 LAUNCH = 1.0  # seconds that one without a graph takes
@@ -21,7 +20,7 @@ def test_no_token_waits_for_two_slow_launches() -> None:
     launched, ahead = Counter[int](), 0
     run = world.runner.run
 
-    def slow_run(batch: Batch, *arguments: object) -> torch.Tensor:
+    def slow_run(batch: Batch, *arguments: object) -> SimulatedStep:
         nonlocal ahead
         ahead += bool(batch.sampled_rows)
         decodes = batch.decodes == len(batch.requests)

@@ -118,7 +118,7 @@ class World:
         self.engine.scheduler.schedule = schedule  # type: ignore[method-assign]
         self._recover, recovery = self.engine.recover, self._count_recovery
         self.engine.recover = recovery  # type: ignore[method-assign]
-        llm: Any = SimpleNamespace(engine=self.engine, limits=limits)
+        llm: Any = SimpleNamespace(engine=self.engine, limits=limits, requests=self.engine.requests)
         thread: Any = Turns
         times = StepTimes(s.step, 2 * s.step, first_tokens=4, most_drafts=1) if s.step else UNBOUNDED
         self.service = Service(

@@ -8,10 +8,11 @@ from deepseek_v32.inference.engine.drafting.drafter import Drafter
 from deepseek_v32.inference.engine.running.cache import SCRATCH_PAGES, allocate
 from deepseek_v32.inference.engine.running.decode_graph import DecodeGraphs
 from deepseek_v32.inference.engine.running.runner import Runner
+from deepseek_v32.inference.engine.running.selection import SelectionRecorder
 from deepseek_v32.inference.engine.sampling.noise import DraftNoise
 from deepseek_v32.inference.engine.scheduling.batch import Batch
+from deepseek_v32.inference.engine.step import Choices
 from deepseek_v32.inference.params import Request, SamplingParams
-from deepseek_v32.inference.token_selection import SelectionSink
 from deepseek_v32.model.transformer import Transformer
 
 PAGES = 12
@@ -54,15 +55,16 @@ class Driver:
 
     def __init__(self, runner: Runner, requests: list[Request]) -> None:
         self.runner, self.requests = runner, requests
-        self.sink: SelectionSink | None = None  # of the next steps
+        self.recorder: SelectionRecorder | None = None  # of the next steps
 
     def step(self, batch: Batch, sampled: list[int], accepted: list[int], drafts: int) -> torch.Tensor:
         """The drafts that the step makes, int64 [M, drafts]."""
         batch = replace(batch, draft_tokens=drafts)
-        self.logits = self.runner.run(batch, self.sink)
+        launched = self.runner.run(batch, self.recorder)
+        self.logits = launched.logits
         count, device = len(batch.sampling), self.runner.device
         tokens, right = (torch.tensor(each, dtype=torch.int64, device=device) for each in (sampled, accepted))
-        self.runner.draft(batch, tokens, right, greedy(count, device))
+        launched.draft(Choices(tokens, right, greedy(count, device)))
         return self.runner.drafts[:count, :drafts].clone()
 
     def prompts(self, chunk: int, drafts: int) -> torch.Tensor:

@@ -8,10 +8,9 @@ import numpy as np
 import torch
 
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.cache_check.plan import CheckPlan
 from deepseek_v32.inference.engine.running.runner import Runner
 from deepseek_v32.inference.engine.scheduling.batch import Batch
-from deepseek_v32.inference.token_selection import SelectionSink
+from deepseek_v32.inference.engine.step import LaunchedStep
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Selection, context_slots
 
@@ -176,14 +175,12 @@ class AsyncRunner(Runner):
     def stage_tokens(self, tokens: torch.Tensor) -> None:
         self._kept = tokens.tolist()
 
-    def run(
-        self, batch: Batch, on_selection: SelectionSink | None = None, plan: CheckPlan | None = None
-    ) -> torch.Tensor:
+    def run(self, batch: Batch, *arguments: Any) -> LaunchedStep:
         AsyncRunner.ahead += bool(batch.sampled_rows)
         for request, row in zip(batch.requests, batch.sampled_rows, strict=False):
             request.tokens.append(self._kept[row])
         try:
-            return super().run(replace(batch, sampled_rows=()), on_selection, plan)
+            return super().run(replace(batch, sampled_rows=()), *arguments)
         finally:
             for request in batch.requests[: len(batch.sampled_rows)]:
                 request.tokens.pop()

@@ -11,15 +11,14 @@ import torch
 
 from ..limits import MAX_DRAFT_TOKENS
 from ..running.captured_step import CapturedStep
-from ..running.decode_graph import DecodeGraphs, batch_buckets
-from ..running.decode_inputs import DecodeInputs
+from ..running.decode_graph import Bucket, DecodeGraphs, batch_buckets
 from ..sampling.noise import DraftNoise
 from ..scheduling.batch import Batch
 from .drafter import Drafter, SamplingRows, StepRows
 
 
 class DraftInputs:
-    """What `Runner.draft` is given, in tensors that stay in place: of at most `rows` rows of `requests` requests."""
+    """A step's Choices, in tensors that stay in place: of at most `rows` rows of `requests` requests."""
 
     def __init__(self, rows: int, requests: int, random: bool, device: torch.device) -> None:
         self.following = torch.zeros(rows, dtype=torch.int64, device=device)
@@ -46,10 +45,10 @@ class DraftGraphs:
     def __init__(self, drafter: Drafter, graphs: DecodeGraphs) -> None:
         self._drafter, self._graphs = drafter, graphs
         self._requests = batch_buckets(len(graphs.staged.sampled))
-        # By the inputs of the step's bucket, which the graph reads (steps that record have their own), its sizes, and whether the
+        # By the step's bucket, whose tensors the graph reads (steps that record have their own), its sizes, and whether the
         # drafts are random.
-        self._sampled: dict[tuple[DecodeInputs, _Size, bool], tuple[DraftInputs, CapturedStep[None]]] = {}
-        self._greedy: dict[tuple[DecodeInputs, _Size], CapturedStep[None]] = {}
+        self._sampled: dict[tuple[Bucket, _Size, bool], tuple[DraftInputs, CapturedStep[None]]] = {}
+        self._greedy: dict[tuple[Bucket, _Size], CapturedStep[None]] = {}
         self._tables: dict[tuple[int, int], torch.Tensor] = {}
 
     def free(self) -> None:
@@ -57,32 +56,33 @@ class DraftGraphs:
         self._sampled.clear()
         self._greedy.clear()
 
-    def run(self, batch: Batch, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
-        """As `Runner.draft`, after a step that `graphs` has run."""
-        size = self._size(batch)
-        key = (self._graphs.inputs, size, noise.random)
+    def run(
+        self, batch: Batch, bucket: Bucket, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise
+    ) -> None:
+        """Draft after a step that `bucket` has run. The tensors are those of Choices."""
+        key = (bucket, self._size(batch), noise.random)
         if key not in self._sampled:
-            inputs = DraftInputs(key[0].batch, size.requests, noise.random, self._graphs.device)
-            draft = partial(self._passes(size).run, inputs.following, inputs.accepted, inputs.noise)
+            inputs = DraftInputs(bucket.inputs.batch, key[1].requests, noise.random, self._graphs.device)
+            draft = partial(self._passes(bucket, key[1]).run, inputs.following, inputs.accepted, inputs.noise)
             self._sampled[key] = (inputs, CapturedStep(draft, self._graphs.capture))
         inputs, passes = self._sampled[key]
         inputs.fill(sampled, accepted, noise)
-        passes.run(may_capture=not self._graphs.is_new)
+        passes.run(may_capture=not bucket.is_new)
 
-    def run_greedily(self, batch: Batch) -> None:
-        """As `Runner.draft_greedily`, after a step that `graphs` has run."""
-        key = (self._graphs.inputs, self._size(batch))
+    def run_greedily(self, batch: Batch, bucket: Bucket) -> None:
+        """Draft after a step that `bucket` has run and whose requests take the tokens that it has found."""
+        key = (bucket, self._size(batch))
         if key not in self._greedy:
-            self._greedy[key] = CapturedStep(self._passes(key[1]).run_greedily, self._graphs.capture)
-        self._greedy[key].run(may_capture=not self._graphs.is_new)
+            self._greedy[key] = CapturedStep(self._passes(*key).run_greedily, self._graphs.capture)
+        self._greedy[key].run(may_capture=not bucket.is_new)
 
-    def _passes(self, size: "_Size") -> "_Passes":
-        step = self._graphs.inputs
-        # Behind the last column is the scratch page, for positions past the bucket's contexts. Only one graph runs at a time.
-        shape = (size.requests, step.rows()[1].block_table.shape[1] + 1)
+    def _passes(self, bucket: Bucket, size: "_Size") -> "_Passes":
+        # After the last column comes the scratch page, for positions past the bucket's contexts. Only one graph runs at a time.
+        shape = (size.requests, bucket.inputs.views.table.shape[1] + 1)
         if shape not in self._tables:
-            self._tables[shape] = torch.full(shape, step.scratch_page, dtype=torch.int32, device=self._graphs.device)
-        return _Passes(self._drafter, self._graphs, size, self._tables[shape])
+            page = bucket.inputs.scratch_page
+            self._tables[shape] = torch.full(shape, page, dtype=torch.int32, device=self._graphs.device)
+        return _Passes(self._drafter, bucket, size, self._tables[shape])
 
     def _size(self, batch: Batch) -> "_Size":
         return _Size(self._requests[bisect_left(self._requests, len(batch.sampling))], batch.most_drafts)
@@ -103,13 +103,13 @@ class _Size(NamedTuple):
 class _Passes:
     """The passes after a step, as they are captured."""
 
-    def __init__(self, drafter: Drafter, graphs: DecodeGraphs, size: _Size, table: torch.Tensor) -> None:
-        """After the latest step of `graphs`, whose tensors the passes read. table: int32 [requests, pages + 1] for their use."""
+    def __init__(self, drafter: Drafter, bucket: Bucket, size: _Size, table: torch.Tensor) -> None:
+        """bucket: has run the step, whose tensors the passes read. table: int32 [requests, pages + 1] for their use."""
         self._drafter, self._size, self._table = drafter, size, table
-        self._graphs, self._step, self._greedy = graphs, graphs.inputs, graphs.greedy
+        self._bucket, self._step, self._greedy = bucket, bucket.inputs, bucket.greedy
 
     def run_greedily(self) -> None:
-        first_rows = self._step.first_rows[: self._size.requests]
+        first_rows = self._step.views.first_rows[: self._size.requests]
         accepted = first_rows  # which nothing reads without drafts
         if self._size.drafts:
             rows = first_rows if self._size.is_full else first_rows.clamp(min=0)
@@ -119,9 +119,9 @@ class _Passes:
     def run(self, following: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
         step, (requests, count) = self._step, self._size
         positions, metadata = step.rows()
-        assert self._graphs.hidden is not None
-        rows, table = StepRows(self._graphs.hidden, positions, metadata), self._table
-        first_rows = step.first_rows[:requests]
+        assert self._bucket.hidden is not None
+        rows, table = StepRows(self._bucket.hidden, positions, metadata), self._table
+        first_rows = step.views.first_rows[:requests]
         if count:
             if self._size.is_full:
                 pages = metadata.block_table[first_rows] if requests > 1 else metadata.block_table[:1]

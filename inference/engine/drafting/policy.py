@@ -117,4 +117,4 @@ def make_policy(limits: Limits, layers: int, on_cpu: bool, graphs: bool) -> Draf
     if limits.speculative_tokens != AUTO:
         return DraftPolicy(limits.speculative_tokens) if limits.speculative_tokens else None
     table = TableDrafts(_CPU if on_cpu else _GRAPHS if graphs else _GPU, layers)
-    return None if graphs and limits.check_cache else table  # with checks, steps with drafts run without graphs
+    return None if graphs and limits.observers else table  # observed steps with drafts may run without graphs

@@ -6,6 +6,9 @@ fp8, per token and layer (sizes of the released model):
 bf16 and exact use plain rows: latent and rope dims side by side, and the index key.
 """
 
+from collections.abc import Sequence
+from typing import Any, cast
+
 import torch
 
 from ....kernels.cache_write import write_index_cache, write_latent_cache
@@ -13,6 +16,7 @@ from ....kernels.errors import ArgumentError
 from ....kernels.registry import Preference
 from ....model.config import FP8_BLOCK, ModelConfig, Precision
 from ....model.metadata import PAGE_SIZE, LayerCache
+from ...extensions import attached
 
 SCRATCH_PAGES = 1  # beyond those of the page pool: the padding rows of decode graphs write there
 _ROWS = 65536  # tokens that are generated at a time
@@ -28,17 +32,15 @@ def row_layout(config: ModelConfig, precision: Precision) -> tuple[torch.dtype, 
     return {"exact": torch.float32, "bf16": torch.bfloat16}[precision], latent + rope, index
 
 
-def bytes_per_page(config: ModelConfig, precision: Precision, check_cache: bool = False, mtp: bool = False) -> int:
+def bytes_per_page(config: ModelConfig, precision: Precision, mtp: bool = False, observers: Sequence[str] = ()) -> int:
     """Bytes of one page over all layers: 64 × 48,068 for the released model in fp8, 64 × 48,856 with the MTP layer.
 
-    check_cache: with stamps beside the entries.
+    observers: names, as in Limits; what they keep for each page counts, too.
     """
     dtype, latent, index = row_layout(config, precision)
-    entry, layers = (latent + index) * dtype.itemsize, config.num_hidden_layers + mtp
-    if not check_cache:
-        return layers * PAGE_SIZE * entry
-    # Two stamps of 4 bytes for each entry, two hashes for each page of a layer, and two chains of 8 bytes for each slot.
-    return layers * (PAGE_SIZE * (entry + 8) + 16) + PAGE_SIZE * 16
+    layers = config.num_hidden_layers + mtp
+    kept: int = sum(cast(Any, attached(name)).page_bytes(layers) for name in observers)
+    return layers * PAGE_SIZE * (latent + index) * dtype.itemsize + kept
 
 
 def allocate(

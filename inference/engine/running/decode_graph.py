@@ -7,26 +7,22 @@ numbers of drafts that change. Rows past the step's own are padding: one token e
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import add
-from typing import NamedTuple
 
 import torch
 
 from ....kernels.registry import choose_implementation, leading_dtype
-from ....model.metadata import AttentionMetadata, LayerCache
+from ....model.metadata import LayerCache
 from ....model.transformer import Transformer
-from ...cache_check.check import CacheCheck
-from ...cache_check.plan import CheckPlan
-from ...token_selection import SelectionSink
-from ..sampling.greedy import GreedyTokens
+from ..sampling.graph_tokens import GreedyTokens
 from ..scheduling.batch import Batch
 from .captured_step import CapturedStep, GraphMemory
-from .decode_inputs import DecodeInputs
-from .decode_record import DecodeRecord, DecodeRecords
-from .inputs import StagedTokens
+from .inputs import DecodeInputs, StagedTokens
+from .observer import Observers, Plan
+from .selection import DecodeRecord, DecodeRecords, SelectionRecorder
 
 _Outputs = tuple[torch.Tensor, torch.Tensor | None]  # logits; hidden states, if the model returns them
 
@@ -62,13 +58,18 @@ def context_buckets(topk: int, longest: int) -> list[int]:
     return sorted({size for size in sizes if size < longest} | {longest})
 
 
-class Bucket(NamedTuple):
+@dataclass(eq=False)
+class Bucket:
     """The step of a bucket, with what it reads and writes."""
 
     inputs: DecodeInputs
-    step: CapturedStep[_Outputs]
     record: DecodeRecord | None
     greedy: GreedyTokens
+    step: CapturedStep[_Outputs]
+    # What the bucket's step has left. Once it is captured these tensors stay in place; the memory of logits is every bucket's.
+    logits: torch.Tensor | None = None  # fp32 [rows, vocab]
+    hidden: torch.Tensor | None = None  # [rows, D], if `forward` returns hidden states
+    is_new: bool = True  # the step had no graph before it ran
 
 
 class DecodeGraphs:
@@ -87,7 +88,7 @@ class DecodeGraphs:
         max_model_len: int,
         topk: int,
         device: torch.device,
-        cache_check: CacheCheck | None = None,
+        observers: Observers | None = None,
         max_rows: int | None = None,
         layers: int | None = None,
     ) -> None:
@@ -97,26 +98,15 @@ class DecodeGraphs:
         self.caches = caches
         self.scratch_page = scratch_page
         self.device = device
-        self.cache_check = cache_check
+        self.observers = Observers() if observers is None else observers
         self.batches = batch_buckets(max_rows or max_sequences)
         self.contexts = context_buckets(topk, max_model_len)
         self.staged = StagedTokens(max_sequences, device)
         self._records = DecodeRecords(self.batches[-1], len(caches) if layers is None else layers, topk, device)
-        # Of the step that ran last, in tensors that stay in place until another one runs.
-        self.inputs: DecodeInputs
-        self.greedy: GreedyTokens
-        self.hidden: torch.Tensor | None = None  # [B, D], if `forward` returns hidden states
-        self.is_new = False  # whether it had no graph before
         # By bucket of batch size, bucket of context, and whether selections are recorded.
         self._buckets: dict[tuple[int, int, bool], Bucket] = {}
-        self._logits: torch.Tensor | None = None  # fp32 [rows, vocab], of the step that ran last
+        self._logits: torch.Tensor | None = None  # fp32 [rows of the largest step, vocab], which all buckets share
         self.capture = GraphMemory(device).capture
-
-    @property
-    def logits(self) -> torch.Tensor:
-        """fp32 [rows of the largest step, vocab]: the first rows are those of the step that ran last."""
-        assert self._logits is not None
-        return self._logits
 
     @property
     def captured(self) -> int:
@@ -127,18 +117,21 @@ class DecodeGraphs:
         """Free all graphs. Steps that come after would capture new ones."""
         self._buckets.clear()
 
-    def run(self, batch: Batch, sink: SelectionSink | None = None, plan: CheckPlan | None = None) -> torch.Tensor:
-        """fp32 [B, vocab] logits of a step of decodes, valid until the next step."""
-        bucket = self._bucket(batch, sink is not None)
-        if bucket not in self._buckets:
-            self._buckets[bucket] = self._make(*bucket)
-        self.inputs, step, record, self.greedy = self._buckets[bucket]
-        self.is_new = not step.is_captured
-        self.inputs.fill(batch, plan, 0 if record is None else record.next_place(), self.greedy.next_place())
-        logits, self.hidden = step.run()
-        if record is not None and sink is not None:
-            sink.decodes(record.latest())
-        return logits[: batch.tokens]
+    def run(self, batch: Batch, recorder: SelectionRecorder | None = None, plans: Sequence[Plan] = ()) -> Bucket:
+        """Run a step of decodes. Its first `batch.tokens` rows are the step's own, until any bucket runs again."""
+        recorded = recorder is not None and recorder.is_active
+        key = self._bucket(batch, recorded)
+        if key not in self._buckets:
+            self._buckets[key] = self._make(*key)
+        bucket = self._buckets[key]
+        record, bucket.is_new = bucket.record, not bucket.step.is_captured
+        record_place = 0 if record is None else record.next_place()
+        words = self.observers.before_graph(batch, plans)
+        bucket.inputs.fill(batch, words, record_place, bucket.greedy.next_place())
+        bucket.logits, bucket.hidden = bucket.step.run()
+        if record is not None and recorder is not None:
+            recorder.decodes(record.at(record_place))
+        return bucket
 
     def is_quick(self, batch: Batch, recorded: bool) -> bool:
         """Whether the step's bucket has a graph, or has been given up and will never have one. recorded: with selections."""
@@ -160,33 +153,23 @@ class DecodeGraphs:
         return self.batches[bisect_left(self.batches, tokens)]
 
     def _make(self, size: int, context: int, recorded: bool) -> Bucket:
-        inputs = DecodeInputs(size, context, self.scratch_page, self.staged, self.cache_check is not None)
+        inputs = DecodeInputs(size, context, self.scratch_page, self.staged, self.observers.words)
         needed = recorded and context > self.topk  # else everything is selected
         record = self._records.of(size) if needed else None
         greedy = GreedyTokens(size, self.staged)
         step = CapturedStep(partial(self._step, inputs, record, greedy), self.capture)
-        return Bucket(inputs, step, record, greedy)
+        return Bucket(inputs, record, greedy, step)
 
     def _step(self, inputs: DecodeInputs, record: DecodeRecord | None, greedy: GreedyTokens) -> _Outputs:
         """One forward pass. Each layer writes what it selects to the record, which every replay overwrites."""
-        tokens, positions, metadata = inputs.read(greedy.given)
+        given = inputs.read(greedy.given)
         if record is not None:
-            metadata = replace(metadata, selections=record.device)
-        outputs = self._forward(tokens, positions, metadata, inputs)
-        greedy.find(outputs[0], inputs.greedy_place, inputs.stage)
+            given = given._replace(metadata=replace(given.metadata, selections=record.device))
+        with self.observers.in_graph(inputs.views.words, given) as (tokens, positions, metadata, _):
+            outputs = self._outputs(self.forward(tokens, positions, metadata, self.caches))
+        greedy.find(outputs[0], inputs.views.token_place, inputs.stage)
         if record is not None:
-            record.copy_to_ring(inputs.record_place)
-        return outputs
-
-    def _forward(
-        self, tokens: torch.Tensor, positions: torch.Tensor, metadata: AttentionMetadata, inputs: DecodeInputs
-    ) -> _Outputs:
-        if self.cache_check is None:
-            return self._outputs(self.forward(tokens, positions, metadata, self.caches))
-        stamps = self.cache_check.begin(tokens, positions, metadata.slots, metadata.block_table, metadata.query_lengths)
-        metadata = replace(metadata, stamps=stamps)
-        outputs = self._outputs(self.forward(tokens, positions, metadata, self.caches))
-        self.cache_check.end_decodes(metadata, inputs.check_words)
+            record.copy_to_host(inputs.views.record_place)
         return outputs
 
     def _outputs(self, found: torch.Tensor | tuple[torch.Tensor, torch.Tensor]) -> _Outputs:

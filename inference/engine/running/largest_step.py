@@ -7,14 +7,15 @@ import torch
 from ....model.config import ModelConfig
 from ....model.metadata import PAGE_SIZE
 from ....model.transformer import Transformer
-from ...cache_check.check import make_check
 from ...params import Request, SamplingParams
 from ..drafting.drafter import Drafter
 from ..limits import MAX_DRAFT_TOKENS, CacheBudget, most_rows
 from ..sampling.noise import DraftNoise
 from ..scheduling.batch import Batch
+from ..step import Choices
 from .cache import SCRATCH_PAGES, allocate
 from .decode_graph import batch_buckets
+from .observer import Setup, make_observers
 from .runner import Runner
 
 _WARM_UP_TOKENS = 2048
@@ -59,8 +60,8 @@ def warm_up_logits(model: Transformer, most: int) -> None:
 
 
 def prepare_largest_step(model: Transformer, budget: CacheBudget, ranks: int = 1) -> tuple[Runner, Batch]:
-    """The largest step, and a runner over caches that hold it: with drafts and checks of the caches where the engine has them,
-    so that it calls every kernel that a step without a graph calls."""
+    """The largest step, and a runner over caches that hold it: with drafts and observers where the engine has them, so that it
+    calls every kernel that a step without a graph calls."""
     config, precision, device = model.config, model.compute.precision, model.compute.device
     batch, pages = largest_step(config, budget.max_batch_tokens, budget.max_sequences, budget.max_model_len)
     drafts = model.mtp is not None
@@ -68,19 +69,19 @@ def prepare_largest_step(model: Transformer, budget: CacheBudget, ranks: int = 1
     for cache in caches:  # the step reads entries that no step has written: they must not be NaN
         cache.latent.zero_()
         cache.index.zero_()
-    drafter, check = Drafter(model, caches[-1]) if drafts else None, None
-    if budget.check_cache:
-        check, caches = make_check(model, caches, config, budget.max_sequences, budget.max_model_len, pages, ranks)
-    runner = Runner(model, caches, device, None, check, drafter, budget.max_sequences, pages)
+    drafter = Drafter(model, caches[-1]) if drafts else None
+    setup = Setup(model, caches, config, budget.max_sequences, budget.max_model_len, pages, ranks)
+    observers = make_observers(budget.observers, setup)
+    runner = Runner(model, caches, device, None, observers, drafter, budget.max_sequences, pages)
     return runner, replace(batch, draft_tokens=MAX_DRAFT_TOKENS if drafts else None)
 
 
 def _run(runner: Runner, batch: Batch) -> None:
     """A step, and the drafts after it if it makes any."""
-    runner.run(batch)
+    step = runner.run(batch)
     if batch.draft_tokens is not None:
         zeros = torch.zeros(len(batch.sampling), dtype=torch.int64, device=runner.device)
-        runner.draft(batch, zeros, zeros, DraftNoise(True, zeros.double(), zeros, zeros))
+        step.draft(Choices(zeros, zeros, DraftNoise(True, zeros.double(), zeros, zeros)))
 
 
 def largest_step(

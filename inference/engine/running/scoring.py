@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from ....model.metadata import Selection
 from ...completion import TokenLogprob
 from ...params import Request
-from ...token_selection import RecordedDecodes, SelectionSink, TokenSelection
+from ...token_selection import TokenSelection
 from ..engine import Engine
 from ..fault import first_line, log_fault
 from ..scheduling.batch import Batch
+from ..step import Step
 
 log = logging.getLogger(__name__)
 
@@ -25,19 +25,19 @@ Progress = Callable[[int, int], None]
 CHUNK_BYTES = 2**27  # of fp32 logits at a time; 128 MiB are 259 tokens of the released model's vocabulary
 
 
-def prompt_logits(
+def prompt_steps(
     engine: Engine,
     request: Request,
     count: int,
     chunk: int,
     first: int = 0,
     reuse: bool = False,
-    on_selection: SelectionSink | None = None,
-) -> Generator[torch.Tensor]:
-    """The logits after each of the request's first `count` tokens: fp32 [T, vocab] on the device for each chunk of T tokens.
+    draft_tokens: int | None = None,
+) -> Generator[Step]:
+    """Run the request's first `count` tokens, `chunk` tokens a step. Each step has logits after each of its T tokens.
 
     first: tokens before this one get no logits, so the first chunks may have T = 0. reuse: with pages that the pool has for tokens
-    before `first`; otherwise none is reused. No page can be reused afterwards. on_selection: see AttentionMetadata. All chunks run
+    before `first`; otherwise none is reused. No page can be reused afterwards. draft_tokens: see Batch. All chunks run
     between two steps of the engine: running requests keep their place, but the latest ones are preempted if their pages are
     needed. The pages are free again once the iterator is exhausted or closed.
     """
@@ -45,6 +45,7 @@ def prompt_logits(
     try:
         if reuse:
             request.pages, *_ = engine.pool.match(request.tokens[: min(first, request.shareable)])
+        request.admission += 1  # for observers, which verify the pages that a request reuses
         reused = len(request.pages) * engine.pool.page_size
         missing = engine.pool.pages_for(count) - len(request.pages)
         request.pages = request.pages + engine.scheduler.take_pages(missing)
@@ -56,9 +57,8 @@ def prompt_logits(
             request.computed = start
             size = min(chunk, count - start)
             rows = min(max(start + size - first, 0), size)
-            batch = Batch((request,), (start,), (size,), decodes=int(size == 1), logit_counts=(rows,))
-            # Other runners than the engine's own need not know of selections.
-            yield engine.runner.run(batch) if on_selection is None else engine.runner.run(batch, on_selection)
+            decodes = int(size == 1)
+            yield engine.runner.run(Batch((request,), (start,), (size,), decodes, (rows,), draft_tokens=draft_tokens))
     finally:
         try:
             engine.pool.release(request.pages)
@@ -74,16 +74,16 @@ def all_logits(engine: Engine, token_ids: Sequence[int], chunk: int | None = Non
     if chunk < 1:
         raise ValueError(f"chunk is {chunk}; expected at least 1")
     logits = torch.empty(len(request.tokens), engine.config.vocab_size)
-    with closing(prompt_logits(engine, request, len(request.tokens), chunk)) as parts:
-        for rows, part in zip(logits.split(chunk), parts, strict=True):
-            rows.copy_(part)
-            raise_mismatch(engine, request)
+    with closing(prompt_steps(engine, request, len(request.tokens), chunk)) as steps:
+        for rows, step in zip(logits.split(chunk), steps, strict=True):
+            rows.copy_(step.logits)
+            raise_observed(engine, request)
     return logits
 
 
-def raise_mismatch(engine: Engine, request: Request) -> None:
-    """RuntimeError if the checks of the caches have found a mismatch in the request's latest chunk, whose logits have arrived."""
-    error = engine.report_mismatches().get(request.id)
+def raise_observed(engine: Engine, request: Request) -> None:
+    """RuntimeError if an observer has found a fault in the request's latest chunk, whose logits have arrived."""
+    error = engine.end_observed().get(request.id)
     if error is not None:
         raise RuntimeError(error)
 
@@ -99,15 +99,15 @@ def score(
     chunk = max(min(CHUNK_BYTES // (4 * engine.config.vocab_size), engine.limits.max_batch_tokens), 1)
     count = len(request.tokens) - 1
     scores: list[TokenLogprob] = []
-    with closing(prompt_logits(engine, request, count, chunk)) as parts:
+    with closing(prompt_steps(engine, request, count, chunk)) as steps:
         while len(scores) < count:
             if is_over():
                 raise TimeoutError("the request's time is over")
-            logits = next(parts)
+            logits = next(steps).logits
             check_finite(logits)
             following = request.tokens[len(scores) + 1 : len(scores) + 1 + len(logits)]
             scores += token_logprobs(logits, following, top)
-            raise_mismatch(engine, request)
+            raise_observed(engine, request)
     return scores
 
 
@@ -199,47 +199,22 @@ def score_answer(
     """
     count, chunk = len(request.tokens), engine.limits.max_batch_tokens
     first = count - len(answer)
-    scores, observer = AnswerScores(), _Observer(request, first)
-    parts = prompt_logits(engine, request, count, chunk, first, reuse=True, on_selection=observer)
-    with closing(parts):
-        for logits in parts:
+    scores = AnswerScores()
+    request.inspect = True
+    with closing(prompt_steps(engine, request, count, chunk, first, reuse=True)) as steps:
+        for step in steps:
+            logits, done = step.logits, len(scores.logprobs)
             check_finite(logits)
-            done = len(scores.logprobs)
             scores.logprobs.extend(token_logprobs(logits, answer[done : done + len(logits)], top))
-            raise_mismatch(engine, request)
+            for offset in range(len(logits)):
+                selection = step.selections.of(request, offset)
+                assert selection is not None
+                scores.selections.append(selection)
+            raise_observed(engine, request)
             progress(min(request.computed + chunk, count), count)
             if is_over():
                 raise TimeoutError("the request's time is over")
-    return AnswerScores(scores.logprobs, [observer.selections[position] for position in range(first, count)])
-
-
-class _Observer:
-    """Collects the selections of the queries from position `first` on; it is given those of one request alone."""
-
-    def __init__(self, request: Request, first: int) -> None:
-        self.selections = {position: TokenSelection(position) for position in range(first, len(request.tokens))}
-        self._request = request
-
-    def decodes(self, record: RecordedDecodes) -> None:
-        """As SelectionSink.decodes: the last chunk may be a single token."""
-        position = self._request.computed
-        if position in self.selections:
-            self.selections[position] = TokenSelection.read_later(position, record.rows[0], record.step)
-
-    def __call__(self, layer: int, rows: torch.Tensor, selection: Selection) -> None:
-        """As SelectionSink."""
-        positions, scores, mass = (None if each is None else each.cpu().numpy() for each in selection)
-        for i, row in enumerate(rows.tolist()):
-            found = self.selections.get(self._request.computed + row)
-            if found is None or positions is None:
-                continue
-            chosen = positions[i] >= 0  # in ascending order, in every implementation
-            found.layers[layer] = positions[i][chosen]
-            found.scores.pop(layer, None)  # an experiment's report comes second, and counts
-            if scores is not None:
-                found.scores[layer] = scores[i][chosen]
-            if mass is not None:
-                found.mass[layer] = mass[i]
+    return scores
 
 
 class AnswerScoreJob(ScoreJob):

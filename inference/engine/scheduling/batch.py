@@ -11,7 +11,7 @@ class Batch:
     """Entry i processes ``requests[i].tokens[starts[i] : starts[i] + counts[i]]``; in place of the last ones come its drafts.
 
     The scheduler sets all fields when it makes the batch (Batch.of; `sampled_rows` in schedule_ahead; those about drafts in
-    Speculation), and they never change. scoring.prompt_logits makes its own batches, with logits after every token. On other ranks
+    Speculation), and they never change. scoring.prompt_steps makes its own batches, with logits after every token. On other ranks
     BatchDecoder sets rank 0's values.
     """
 

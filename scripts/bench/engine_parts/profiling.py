@@ -1,6 +1,6 @@
 """Where a step's time goes on the GPU, by PyTorch's profiler.
 
-The time of a collective's kernels includes waiting for the slowest rank; bench/collectives.py times collectives alone. Kernels
+The time of a collective's kernels includes waiting for the slowest rank; bench/collectives.py times only collectives. Kernels
 launched by programmatic dependent launch overlap the kernels before them, so the sum of all kernels may exceed the step's time.
 """
 
@@ -74,7 +74,7 @@ def timeline(whole: list[Launch], first: list[Launch], repeats: int) -> list[tup
 
 
 def summarise(times: dict[str, KernelTime], count: int) -> dict[str, Any]:
-    """JSON values, in milliseconds per step: all kernels, those of collectives, and the `count` longest."""
+    """JSON values, in milliseconds per step: all kernels, the collectives', and the `count` longest."""
     collectives = {part: sum(time.microseconds for name, time in times.items() if part in name) for part in COLLECTIVES}
     longest = sorted(times.items(), key=lambda item: -item[1].microseconds)[:count]
     return {

@@ -27,9 +27,10 @@ def measure_speculation(
 ) -> list[dict[str, Any]]:
     """Print a table, and return it: one entry for each batch and context.
 
-    `layer`: microseconds of one MoE layer for 1 token a sequence, then for each of `verified`. `mtp`: those of the MTP layer with
-    the head of one row a sequence, over as many tokens. `head`: those of the main model's norm and head, for as many rows.
-    `speed`: tokens a second over those of plain decoding, where the acceptance is published.
+    `layer`: microseconds of one MoE layer for 1 token a sequence, then for each of `verified`. `mtp`: the same of the MTP
+    layer with
+    the head of one row a sequence, over as many tokens. `head`: the same of the main model's norm and head, for as many rows.
+    `speed`: tokens a second over plain decoding's, where the acceptance is published.
     """
     generator = torch.Generator().manual_seed(0)
     tokens, results = (1, *verified), []
@@ -96,14 +97,13 @@ def _measure(model: Transformer, caches: list[LayerCache], batch: Batch, context
     sizes = (PAGES, len(batch.requests), context, model.config.index_topk, device, None, rows)
     graphs = DecodeGraphs(model.forward, caches, *sizes)
     graphs.staged.drafts.random_(3, 100_000)
-    graphs.run(batch)  # fills the inputs
-    inputs = graphs.inputs
+    inputs = graphs.run(batch).inputs
     padded = torch.randn(inputs.batch, model.config.hidden_size, device=device, dtype=model.compute.dtype)
     following = torch.randint(3, 100_000, (inputs.batch,), device=device)
     last = torch.arange(len(batch.requests), device=device) * batch.counts[0]
 
     def draft() -> torch.Tensor:
-        _, positions, metadata = inputs.read()
+        _, positions, metadata, _ = inputs.read()
         return model.draft(following, padded, positions, replace(metadata, logit_rows=last), caches[-1])[0]
 
     draft()

@@ -16,7 +16,7 @@ from deepseek_v32.model.transformer import Transformer
 
 from .profiling import KernelTime, kernel_times, launches, timeline
 
-PAGES = 16384  # 1M tokens: their index keys alone are 138 MB a layer, more than L2 holds
+PAGES = 16384  # 1M tokens: their index keys take 138 MB a layer, more than L2 holds
 CHUNK = 4096  # tokens of a prefill step
 PROFILED = 3  # steps under the profiler
 WARM_UP = 0.1  # seconds
@@ -27,7 +27,7 @@ def make_request(id: int, start: int, count: int, generator: torch.Generator) ->
     tokens = tuple(torch.randint(3, 100_000, (start + count,), generator=generator).tolist())
     request = Request(id, tokens, SamplingParams(), max_tokens=1, seed=0)
     request.pages = torch.randint(0, PAGES, (-(-(start + count) // PAGE_SIZE),), generator=generator).tolist()
-    # The pages that this step writes belong to this request alone, so that all slots differ.
+    # The pages that this step writes belong only to this request, so that all slots differ.
     for page in range(start // PAGE_SIZE, len(request.pages)):
         request.pages[page] = (id * (CHUNK // PAGE_SIZE + 1) + page - start // PAGE_SIZE) % PAGES
     request.computed = start

@@ -21,7 +21,7 @@ class Case:
     """One line of the table.
 
     `run(i)` uses inputs i of 0..rotations-1 and returns its outputs, which are kept until inputs i are used again. `bytes` and
-    `flops` are those of one run: what must be read, written and computed. `must` and `aim` are shown unchanged, in `unit`. `graph`
+    `flops` are of one run: what must be read, written and computed. `must` and `aim` are shown unchanged, in `unit`. `graph`
     is False for calls that cannot be captured in a CUDA graph; their time includes the launches. `peak` is the rate that `flops`
     are compared with.
     """

@@ -17,7 +17,7 @@ FP8 = torch.float8_e4m3fn
 
 
 def _fp8(*shape: int, device: torch.device) -> torch.Tensor:
-    """Values like those of the quantiser: the largest of 128 is 448."""
+    """Values like the quantiser's: the largest of 128 is 448."""
     return (torch.randn(*shape, device=device) * 160).clamp_(-448, 448).to(FP8)
 
 

@@ -111,12 +111,12 @@ class Library:
 
 
 def fp8(*shape: int) -> torch.Tensor:
-    """Values like those of the quantiser: the largest of 128 is 448."""
+    """Values like the quantiser's: the largest of 128 is 448."""
     return (torch.randn(*shape, device="cuda") * 160).clamp_(-448, 448).to(torch.float8_e4m3fn)
 
 
 def visible(counts: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Of scores, those of the first counts[t] keys of row t; the others are zero. At most 256 rows are compared."""
+    """The scores of the first counts[t] keys of each row t; the others are zero. At most 256 rows are compared."""
     counts = counts[:256]
 
     def compared(scores: torch.Tensor) -> torch.Tensor:
