@@ -8,8 +8,6 @@ from .registry import INVARIANT, Preference, choose, choose_implementation
 from .sparse_mla_prefill import check_sparse_options
 from .types import SplitPlan
 
-DECODE_TOPK_MULTIPLE = 64  # the compiled kernels process the selected keys in blocks of this size
-
 
 def plan_decode(
     batch: int,

@@ -2,11 +2,9 @@
 
 import torch
 
-from .cache_write import latent_record_bytes
+from .cache_write import gather_latents, latent_record_bytes
 from .checks import FLOATS, check_tensor
 from .registry import INVARIANT, Preference, choose
-
-PREFILL_TOPK_MULTIPLE = 128  # the compiled kernels process the selected keys in blocks of this size
 
 # With at least MANY_HEADS heads, attention over a context that was converted to bf16 once is faster than over FP8 records, which
 # each query converts again, unless the context exceeds CONTEXT_PER_QUERY tokens per query. With 128 heads it saves about 0.3 us
@@ -22,12 +20,6 @@ def check_sparse_options(
         check_tensor("topk_length", topk_length, (rows,), torch.int32, q.device)
     if attn_sink is not None:
         check_tensor("attn_sink", attn_sink, (q.shape[-2],), torch.float32, q.device)
-
-
-def pad_topk(indices: torch.Tensor, multiple: int) -> torch.Tensor:
-    """`indices` [..., K] padded with -1 to a multiple of `multiple` columns."""
-    missing = -indices.shape[-1] % multiple
-    return torch.nn.functional.pad(indices, (0, missing), value=-1) if missing else indices
 
 
 def sparse_mla_prefill(
@@ -61,6 +53,10 @@ def sparse_mla_prefill(
     if tokens == 0 or kv.shape[0] == 0 or indices.shape[2] == 0:
         empty = q.new_full((tokens, heads), float("-inf"), dtype=torch.float32)
         return q.new_zeros(tokens, heads, value_dim), empty, empty.clone()
+    if kv.dtype == torch.uint8 and kv.is_cuda and kv.is_contiguous() and backend in ("auto", ("auto",)):
+        slots = kv.shape[0] * kv.shape[1]
+        if converts_context(q, slots, indices.shape[2]):
+            kv = gather_latents(kv, torch.arange(slots, device=kv.device), value_dim, q.dtype)[:, None]
     implementation = choose("sparse_mla_prefill", q, backend)
     out, max_logits, lse = implementation(q, kv, indices, softmax_scale, value_dim, topk_length, attn_sink)
     return out, max_logits, lse

@@ -137,20 +137,8 @@ def multiply_into(
         claimed = torch.zeros(1, dtype=torch.int32, device=out.device) if claims else None
         library.large_m(*tile, a, a_scale, b, b_scale, offsets, out, claimed)
     else:
-        library.swap_ab(
-            tile,
-            splits,
-            static_weights,
-            a,
-            a_scale,
-            b,
-            b_scale,
-            offsets,
-            sorted_token_ids,
-            out,
-            expected_tiles,
-            beside_previous,
-        )
+        operands = a, a_scale, b, b_scale, offsets, sorted_token_ids, out
+        library.swap_ab(tile, splits, static_weights, *operands, expected_tiles, beside_previous)
 
 
 def fp8_gemm(

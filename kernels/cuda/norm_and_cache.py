@@ -62,31 +62,11 @@ def in_order(
             fused = projection
             projected = torch.empty(tokens, len(weight), dtype=torch.float32, device=device)
             static = static and weights_are_static(weight)
-    load("norm_and_cache").norm_and_cache(
-        query,
-        kv,
-        keys,
-        *weights,
-        cos,
-        sin,
-        caches.latent,
-        caches.keys,
-        caches.slots.contiguous(),
-        *(caches.latent_stamp or (None, None)),
-        *(caches.key_stamp or (None, None)),
-        codes.view(torch.uint8),
-        scales,
-        norms.eps,
-        norms.key_eps,
-        ue8m0,
-        interleaved,
-        static,
-        None if fused is None else fused.x,
-        None if fused is None else fused.weight,
-        projected,
-        1.0 if fused is None else fused.scale,
-        one_order,
-    )
+    stamps = *(caches.latent_stamp or (None, None)), *(caches.key_stamp or (None, None))
+    operands = query, kv, keys, *weights, cos, sin, caches.latent, caches.keys, caches.slots.contiguous(), *stamps
+    options = norms.eps, norms.key_eps, ue8m0, interleaved, static
+    product = (None, None, None, 1.0) if fused is None else (fused.x, fused.weight, projected, fused.scale)
+    load("norm_and_cache").norm_and_cache(*operands, codes.view(torch.uint8), scales, *options, *product, one_order)
     if projection is not None and fused is None:
         projected = _project(projection, one_order)
     return codes, scales, projected

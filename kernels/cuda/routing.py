@@ -134,20 +134,8 @@ def combine_norm_quantize(
     total, normed_rows = (torch.empty(tokens, width, dtype=rows.dtype, device=rows.device) for _ in range(2))
     codes = torch.empty(tokens, width, dtype=torch.float8_e4m3fn, device=rows.device)
     scales = torch.empty(tokens, width // 128, dtype=torch.float32, device=rows.device)
-    load("routing").combine_norm_quantize(
-        rows,
-        groups.inverse_permutation.contiguous(),
-        groups.offsets,
-        weights.contiguous(),
-        shared,
-        residual,
-        norm_weight,
-        total,
-        normed_rows,
-        codes.view(torch.uint8),
-        scales,
-        eps,
-        ue8m0,
-        weights_are_static(norm_weight),
-    )
+    operands = rows, groups.inverse_permutation.contiguous(), groups.offsets, weights.contiguous(), shared, residual
+    results = total, normed_rows, codes.view(torch.uint8), scales
+    static = weights_are_static(norm_weight)
+    load("routing").combine_norm_quantize(*operands, norm_weight, *results, eps, ue8m0, static)
     return total, normed_rows, codes, scales

@@ -1,14 +1,12 @@
 """Sparse decode on Hopper over the paged FP8 cache, split over the keys by a plan."""
 
-import math
-
 import torch
 
 from ..alignment import check_aligned
 from ..build import load
 from ..types import SplitPlan
 from .sparse_mla_prefill import sparse_mla_prefill
-from .split_plan import BLOCK, MOST_PARTIAL_ROWS, check_widths, costs, empty_plan, partial_results, parts_at_once
+from .split_plan import BLOCK, MOST_PARTIAL_ROWS, attend_to_records, check_widths, costs, empty_plan, parts_at_once
 
 FEW_HEADS = 32  # kFewHeads of sparse_decode/launch.cu: up to this many heads a CTA takes 16 heads, beyond it 64
 LONG_PART = 8  # blocks; queries in longer parts may be cut anywhere
@@ -73,21 +71,6 @@ def sparse_mla_decode(
     plan.check(batch * new, heads)
     out = torch.empty(batch, new, heads, value_dim, dtype=q.dtype, device=q.device)
     lse = torch.empty(batch, new, heads, dtype=torch.float32, device=q.device)
-    load("sparse_decode").sparse_decode(
-        queries,
-        cache,
-        selected,
-        topk_length,
-        attn_sink,
-        out.flatten(0, 1),
-        None,
-        lse.flatten(0, 1),
-        softmax_scale,
-        math.log(2),
-        new,
-        plan.parts,
-        plan.split_offset,
-        *partial_results(plan, value_dim),
-        False,
-    )
+    results = out.flatten(0, 1), None, lse.flatten(0, 1)
+    attend_to_records(queries, cache, selected, topk_length, attn_sink, results, softmax_scale, new, plan)
     return out, lse.transpose(1, 2)

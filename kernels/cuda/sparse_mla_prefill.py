@@ -1,12 +1,10 @@
 """Sparse prefill on Hopper, over bf16 rows or the paged FP8 cache."""
 
-import math
-
 import torch
 
 from ..alignment import check_aligned
 from ..build import load
-from .split_plan import BLOCK, MOST_PARTIAL_ROWS, check_widths, parts_at_once
+from .split_plan import BLOCK, MOST_PARTIAL_ROWS, attend_to_records, check_widths, parts_at_once
 
 ROWS = 64  # heads of a CTA
 
@@ -55,24 +53,7 @@ def attend(
     max_logits = torch.empty(tokens, heads, dtype=torch.float32, device=q.device)
     lse = torch.empty_like(max_logits)
     if kv.dtype == torch.uint8:
-        load("sparse_decode").sparse_decode(
-            q,
-            kv,
-            indices[:, 0],
-            topk_length,
-            attn_sink,
-            out,
-            max_logits,
-            lse,
-            softmax_scale,
-            math.log(2),
-            1,
-            None,
-            None,
-            None,
-            None,
-            False,
-        )
+        attend_to_records(q, kv, indices[:, 0], topk_length, attn_sink, (out, max_logits, lse), softmax_scale)
     else:
         topk, partial_out, partial_sums = indices.shape[2], None, None
         size = blocks_of_a_piece(tokens, heads, topk, parts_at_once(q.device, 1))
@@ -80,18 +61,6 @@ def attend(
             pieces = -(-topk // (size * BLOCK))
             partial_out = torch.empty(tokens, pieces, heads, value_dim, dtype=torch.float32, device=q.device)
             partial_sums = torch.empty(2, tokens, pieces, heads, dtype=torch.float32, device=q.device)
-        load("sparse_prefill").sparse_prefill_rows(
-            q,
-            kv[:, 0],
-            indices[:, 0],
-            topk_length,
-            attn_sink,
-            out,
-            max_logits,
-            lse,
-            softmax_scale,
-            size,
-            partial_out,
-            partial_sums,
-        )
+        operands = q, kv[:, 0], indices[:, 0], topk_length, attn_sink, out, max_logits, lse, softmax_scale
+        load("sparse_prefill").sparse_prefill_rows(*operands, size, partial_out, partial_sums)
     return out, max_logits, lse

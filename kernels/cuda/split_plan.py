@@ -1,7 +1,11 @@
 """Memory and costs for the planning kernels, and the checks that all CUDA attention kernels share."""
 
+import math
+from typing import Any
+
 import torch
 
+from ..build import load
 from ..types import SplitPlan
 
 BLOCK = 64  # keys
@@ -42,6 +46,29 @@ def costs(rows: int, rows_merged: int = 32, start: int = 5) -> tuple[int, int, i
     2 KB each.
     """
     return start, max(rows // rows_merged, 1), 96
+
+
+def attend_to_records(
+    q: torch.Tensor,
+    cache: torch.Tensor,
+    indices: torch.Tensor,
+    lengths: torch.Tensor | None,
+    sink: torch.Tensor | None,
+    results: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor],
+    scale: float,
+    lengths_divisor: int = 1,
+    plan: SplitPlan | None = None,
+    in_order: bool = False,
+) -> None:
+    """Launch attention over the records of an FP8 cache: `sparse_decode` of sparse_decode/launch.cu, without a plan or with one.
+
+    results: out, max_logits or None, and lse.
+    """
+    planned: tuple[Any, ...] = (None,) * 4
+    if plan is not None:
+        planned = plan.parts, plan.split_offset, *partial_results(plan, results[0].shape[-1])
+    operands = q, cache, indices, lengths, sink, *results, scale, math.log(2), lengths_divisor
+    load("sparse_decode").sparse_decode(*operands, *planned, in_order)
 
 
 def check_widths(width: int, value_dim: int) -> None:

@@ -157,6 +157,9 @@ def test_every_included_file_is_there(sources: Path) -> None:
     """`included_files` reads every file, so a missing header would be an error."""
     for name in build.kernels():
         assert all(path.is_relative_to(sources) for path in build.included_files(build.launcher(name)))
+    root = Path(__file__).parents[2]
+    for other in (*root.glob("scripts/**/launch.cu"), *root.glob("tests/**/launch.cu")):
+        assert len(build.included_files(other)) > 1
 
 
 def test_flags_are_a_part_of_the_hash(monkeypatch: pytest.MonkeyPatch) -> None:

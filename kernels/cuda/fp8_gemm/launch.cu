@@ -127,16 +127,12 @@ void run_swap_ab(int64_t tokens, std::initializer_list<Operands> products, int64
 
 // Tensor map of results [rows, n] in boxes of 16 rows.
 CUtensorMap out_map_of(const Product& p, int box) {
-  CUtensorMap map;
   const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(p.n), static_cast<cuuint64_t>(p.rows)}, strides[1] = {sizes[0] * 2};
-  const cuuint32_t boxes[2] = {static_cast<cuuint32_t>(box), 16}, steps[2] = {1, 1};
+  const cuuint32_t boxes[2] = {static_cast<cuuint32_t>(box), 16};
   const CUtensorMapSwizzle swizzle = box == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
                                      : box == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
                                                  : CU_TENSOR_MAP_SWIZZLE_32B;
-  const CUresult code = encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, p.out, sizes, strides, boxes, steps,
-                                  CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (code != CUDA_SUCCESS) TVM_FFI_THROW(RuntimeError) << "tensor map of results: CUDA driver error " << int(code);
-  return map;
+  return encode_map(CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, p.out, sizes, strides, boxes, swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE);
 }
 
 template <class Config, class Out>

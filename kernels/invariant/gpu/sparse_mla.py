@@ -17,7 +17,7 @@ from ...alignment import check_aligned
 from ...build import load
 from ...cuda.sparse_mla_decode import FEW_HEADS
 from ...cuda.sparse_mla_prefill import attend
-from ...cuda.split_plan import PART_FIELDS, check_widths, partial_results
+from ...cuda.split_plan import PART_FIELDS, attend_to_records, check_widths
 from ...types import SplitPlan
 
 # For up to this many rows (queries times heads), the work is divided over the GPU: rows, columns and keys at a time of a CTA that
@@ -142,19 +142,7 @@ def _by_pieces(
         if plan is None or len(plan.parts) != count * pieces_of(topk) or plan.rows != heads:
             plan = _plan_pieces(count, heads, topk, queries.device)
         divided = len(plan.parts) > count
-        load("sparse_decode").sparse_decode(
-            queries[rows],
-            cache,
-            indices[rows],
-            None if lengths is None else lengths[rows],
-            attn_sink,
-            out[rows],
-            None,
-            lse[rows],
-            softmax_scale,
-            math.log(2),
-            1,
-            *((plan.parts, plan.split_offset, *partial_results(plan, value_dim)) if divided else (None,) * 4),
-            True,
-        )
+        operands = queries[rows], cache, indices[rows], None if lengths is None else lengths[rows], attn_sink
+        results = out[rows], None, lse[rows]
+        attend_to_records(*operands, results, softmax_scale, 1, plan if divided else None, in_order=True)
     return out, lse

@@ -1,5 +1,5 @@
 // A benchmark: the time to gather rows into shared memory without using them, which bounds every sparse kernel.
-#include "../../../kernels/cuda/attention/launch.cuh"
+#include "../../../../kernels/cuda/attention/launch.cuh"
 
 namespace mla {
 
