@@ -2,7 +2,7 @@
 
 import torch
 
-from .cache_write import latent_record_bytes
+from .cache_write import gather_latents, latent_record_bytes
 from .checks import FLOATS, check_tensor
 from .registry import INVARIANT, Preference, choose
 
@@ -53,6 +53,10 @@ def sparse_mla_prefill(
     if tokens == 0 or kv.shape[0] == 0 or indices.shape[2] == 0:
         empty = q.new_full((tokens, heads), float("-inf"), dtype=torch.float32)
         return q.new_zeros(tokens, heads, value_dim), empty, empty.clone()
+    if kv.dtype == torch.uint8 and kv.is_cuda and kv.is_contiguous() and backend in ("auto", ("auto",)):
+        slots = kv.shape[0] * kv.shape[1]
+        if converts_context(q, slots, indices.shape[2]):
+            kv = gather_latents(kv, torch.arange(slots, device=kv.device), value_dim, q.dtype)[:, None]
     implementation = choose("sparse_mla_prefill", q, backend)
     out, max_logits, lse = implementation(q, kv, indices, softmax_scale, value_dim, topk_length, attn_sink)
     return out, max_logits, lse

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from deepseek_v32.kernels.cache_write import gather_latents
 from deepseek_v32.kernels.sparse_mla_prefill import sparse_mla_prefill
 from support import caches
 from support.attention import attend
@@ -184,6 +185,19 @@ def test_prefill_reads_the_fp8_cache(backend: Backend) -> None:
         assert_close(out[t], expected[0], BF16_OUT, "out")
         assert_close(max_logits[t], expected[1], LSE_FP8, "max_logits")
         assert_close(lse[t], expected[2], LSE_FP8, "lse")
+
+
+@pytest.mark.gpu
+def test_auto_converts_a_small_cache_once() -> None:
+    """With 64 heads and at most 256 slots a query: the bits of attention over the converted rows."""
+    cache = torch.zeros(4, 64, 1, 656, dtype=torch.uint8, device="cuda")
+    cache[..., :512] = torch.randint(0x28, 0x38, (4, 64, 1, 512), device="cuda")
+    cache[..., 512:528] = torch.ones(4, 64, 1, 4, device="cuda").view(torch.uint8)
+    q = torch.randn(3, 64, 576, device="cuda").bfloat16()
+    indices = torch.randint(-1, 256, (3, 1, 128), device="cuda", dtype=torch.int32)
+    rows = gather_latents(cache, torch.arange(256, device="cuda"), 512, torch.bfloat16)
+    results = (sparse_mla_prefill(q, cache, indices, SCALE), sparse_mla_prefill(q, rows[:, None], indices, SCALE))
+    assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,9 @@ GREEDY_FOR_PAGES = (((0, 0), 5), ((1, 1), 5), ((0, 0, 2), 4))
         Space(REQUESTS, ahead=False),
         Space(REQUESTS),
         Space(REQUESTS[:2], drafts=2),
-        Space(GREEDY_FOR_PAGES, faults=False),
+        pytest.param(
+            Space(GREEDY_FOR_PAGES, faults=False), marks=pytest.mark.slow
+        ),  # with drafts it is searched faster
         Space(GREEDY_FOR_PAGES, faults=False, drafts=2),
     ],
     ids=["faults", "faults-ahead", "faults-drafts", "pages-run-out", "pages-run-out-drafts"],

@@ -15,7 +15,7 @@
 // dequantize.cuh).
 //
 // With kPair two CTAs of a cluster hold two halves of a query's rows: each converts half of the keys of every block and copies them to
-// the other. Rope is fetched by both, because P of even blocks overwrites that tile in each at its own time.
+// the other. Both fetch rope, because P of even blocks overwrites that tile in each CTA at another time.
 #pragma once
 
 #include "multiply.cuh"
@@ -24,8 +24,8 @@ namespace mla {
 
 // From scores to probabilities. Hands them over, and adds this group's values, whose MMAs are still in flight at the end.
 //
-// The fence after a store waits for the MMAs in flight. So the first half is stored before its values are added, for which the other group
-// would wait. For the second half the values may come first.
+// The fence after a store waits for the MMAs in flight. So the first half is stored before its values are added, or the other group
+// would wait for them. For the second half the values may come first.
 template <class C, int kParity>
 __device__ __forceinline__ void softmax(float (&scores)[32], uint32_t (&packed)[16], float (&o)[128], RowState& row, const Problem& p,
                                         SharedMemory& s, uint64_t mask, int column, const int (&limit)[2], uint32_t tile, uint32_t v) {
@@ -105,7 +105,7 @@ __device__ __forceinline__ void math(const Problem& p, SharedMemory& s, int clus
     barrier_wait(shared_address(&s.q_full), q_phase);
     fence_async_proxy();
     q_phase ^= 1;
-    // ptxas waits for the MMAs in flight where branches around them meet again. So the loops have no branches around MMAs but the rare one
+    // ptxas waits for the MMAs in flight where branches around them meet again. So the loops have no branches around MMAs except the rare one
     // of `rescale`, and a single last block has code of its own. Group 0 leaves its loop in the middle, which keeps the code small.
     int block = item.begin;
     if constexpr (kGroup == 0) {

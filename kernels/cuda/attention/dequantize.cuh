@@ -44,7 +44,7 @@ struct Dequantize : Records<C> {
     this->load(scales_[0], units_);
   }
 
-  // One block into its buffer, while the next one is loaded.
+  // Converts one block into its buffer, while the next one is loaded.
   template <int kBuffer>
   __device__ __forceinline__ void fill(const typename C::Work& item, int block) {
     const uint32_t parity = (phase_ >> kBuffer & 1) ^ 1;
@@ -109,8 +109,8 @@ struct Dequantize : Records<C> {
   }
 };
 
-// ---- The producer of FP8 keys for one_scorer.cuh, in a third of dequantize.cuh's code: what has arrived moves to registers of its own, so that
-// one copy of the code serves both buffers.
+// ---- The producer of FP8 keys for one_scorer.cuh, in a third of the code above: keys that have arrived move to other registers, so that one
+// copy of the code serves both buffers.
 
 template <class C>
 struct RolledDequantize : Records<C> {

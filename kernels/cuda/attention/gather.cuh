@@ -11,7 +11,7 @@ struct Gather {
   static constexpr int kMathRegisters = 216, kProducerRegisters = 72;
   static constexpr int kPerThread = kBlock / 16;  // rows of a block that one thread copies a part of: eight threads copy a row
   static constexpr bool kMasks = C::kLookup == Lookup::kIndices;
-  // Selected keys are shared between queries. Contexts have no policy: with one, ptxas 13.0 assembles an LDGSTS of this loop that the
+  // Selected keys are shared between queries. Contexts have no L2 policy: with one, ptxas 13.0 assembles an LDGSTS of this loop that the
   // GPU calls illegal ([R + UR] with a cache policy); tests/kernels/test_compiled.py looks for that form.
   static constexpr uint64_t kPolicy = kMasks ? kEvictNormal : 0;
 
@@ -69,7 +69,7 @@ struct Gather {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       barrier_wait(shared_address(&s.empty[buffer][half]), phases >> buffer & 1);
-      // The reader of a mask, the math group of this parity, is done with it before both halves are released.
+      // The math group of this parity has read the mask before both halves are released.
       if (kMasks && half == 1 && threadIdx.x % 128 == 0) {
         *reinterpret_cast<volatile uint64_t*>(&s.mask[buffer]) = mask;
         barrier_arrive(shared_address(&s.mask_full[buffer]));

@@ -72,7 +72,7 @@ void combine_rows(const Problem& p, cudaStream_t stream) {
                  int64_t(p.queries) * p.rows * (4 / kQuarters), 32 * kQuarters * kTurns, stream);
 }
 
-// `most_splits`: what is known of the largest number of splits of a query. `in_order`: up to kFewSplits splits of a query are merged one
+// `most_splits`: an upper bound on the splits of a query. `in_order`: up to kFewSplits splits of a query are merged one
 // after the other, whatever the number of queries. `task_ctas`: CTAs for each multiprocessor where tasks are shared out; two run at once.
 template <class Element>
 void combine(const Problem& p, int most_splits, int multiprocessors, cudaStream_t stream, bool in_order = false, int task_ctas = 2) {
@@ -87,8 +87,8 @@ void combine(const Problem& p, int most_splits, int multiprocessors, cudaStream_
     combine_rows<Element, 1, 16, 8, 1>(p, stream);
 }
 
-// The merge of parts of few blocks. The first of its CTAs start on multiprocessors that have no part; shared memory that they do not use
-// keeps them from crowding there: rows are spread over all multiprocessors.
+// The merge of parts of few blocks. The first of its CTAs start on multiprocessors that have no part; unused shared memory keeps them from
+// crowding there, so that rows spread over all multiprocessors.
 template <class Element, bool kEqual = false>
 void combine_few_blocks(const Problem& p, int multiprocessors, cudaStream_t stream) {
   constexpr int kBytes = 228 * 1024, kReserved = 1024, kLeast = 4, kMost = 8;  // a multiprocessor's, a CTA's; more CTAs have no registers

@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(32 * kQuarters * kTurns, kCtas) flash_fwd_mla_
   store_merged<Element>(p, query, r, column, top, total, sum);
 }
 
-// out and lse of the queries that several parts of few blocks computed, in little code, since its instructions come cold. CTA (r, query)
+// out and lse of the queries that several parts of few blocks computed, in little code, since its instructions are not in a cache. CTA (r, query)
 // merges a row, in the order of its splits. A lane computes the weight of one of 32 splits at a time. kEqual: all queries have the same
 // number of splits, and maxima are merged, too.
 template <class Element, bool kEqual = false>
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(128) flash_fwd_mla_combine_kernel_row(const __
   }
 }
 
-// ---- Split-KV: the merge of partial results where most queries have nothing to merge, or some have many more splits than others.
+// ---- The merge of partial results where most queries have nothing to merge, or some have many more splits than others.
 //
 // A grid that fills the GPU once divides the tasks. A task is eight rows of a query of few splits, two for each quarter of the CTA, or one row
 // of a query of many splits, of which each quarter takes every fourth split.
@@ -254,7 +254,7 @@ __device__ __forceinline__ void count_tasks(const Problem& p, int from, int (&st
   if (lane == 31) starts[kCountedQueries] = end;
 }
 
-// The counted query that `task` is of: the last one whose tasks start at or before it.
+// The counted query of `task`: the last one whose tasks start at or before it.
 __device__ __forceinline__ int owner_of(const int (&starts)[kCountedQueries + 1], int task) {
   constexpr int kEach = kCountedQueries / 32;
   const int lane = threadIdx.x & 31;

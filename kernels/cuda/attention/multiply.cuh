@@ -1,11 +1,11 @@
-// The MMAs of the attention core, and the barriers around them: scores, values, and the release of keys that both are done with.
+// The MMAs of the attention core, and the barriers around them: scores, values, and the release of keys that both groups have read.
 #pragma once
 
 #include "results.cuh"
 
 namespace mla {
 
-// Waits for half of the keys of a block; score_tiles does where tiles have barriers.
+// Waits for half of the keys of a block. Where tiles have barriers, score_tiles waits instead.
 template <class C>
 __device__ __forceinline__ void wait_for_keys(SharedMemory& s, int buffer, int half, uint32_t parity) {
   if constexpr (!C::kTileBarriers) barrier_wait(shared_address(&s.full[buffer][half]), parity);

@@ -3,8 +3,8 @@
 //   group 0:  Q K0 | softmax 0 | P0 V0 left  | Q K1          | softmax 1 | P1 V1 left  ...
 //   group 1:                   | P0 V0 right |                           | P1 V1 right ...
 //
-// A part of few blocks spends its time on latencies, among them the latencies of instructions that no cache holds. The seesaw has a softmax in either
-// group and two of each step; this has one of each, in a loop over blocks. It adds the same numbers in the same order: sums of even and of odd
+// A part of few blocks spends its time on latencies, among them the latencies of instructions that no cache holds. The seesaw has the code of each
+// step twice, with a softmax in each group; this has it once, in a loop over blocks. It adds the same numbers in the same order: sums of even and of odd
 // blocks are kept apart, so results have the same bits.
 //
 // It cannot deadlock: group 1 waits for keys and for group 0's probabilities of a block, group 0 for its keys and for group 1's values of the
@@ -88,7 +88,7 @@ __device__ __forceinline__ void math_one_scorer(const Problem& p, SharedMemory& 
         hold(o);
         release<C, 0>(s, buffer);
       }
-      // `other` is of the last block.
+      // `other` belongs to the last block.
       const bool odd = (item.end - item.begin) % 2 == 0;
       publish(s, odd ? 1 : 0, other, row.top);
       publish(s, odd ? 0 : 1, row.sum, row.top);

@@ -1,6 +1,6 @@
 // The producer of contexts in pages: a block of 64 keys is tiles of one page, which the TMA brings, nine boxes of 64 rows and 64 columns.
 //
-// After the end of the context a page may hold anything, also NaN, which no probability of zero would remove. Values of the last
+// After the end of the context a page may hold anything, also NaN, which a probability of zero would not remove. Values of the last
 // block past the end are therefore overwritten with zeros before the block counts as arrived.
 #pragma once
 
@@ -65,7 +65,7 @@ struct Pages {
     }
   }
 
-  // A block that is not whole. Scores past the end are masked, so that rope may stay.
+  // For a block that is not whole. Scores past the end are masked, so rope need not be overwritten.
   static __device__ __forceinline__ void copy_last(const Problem& p, SharedMemory& s, const CUtensorMap* map,
                                                    const typename C::Work& item, int block, int buffer, uint32_t parity,
                                                    uint32_t last_phase) {

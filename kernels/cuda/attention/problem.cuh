@@ -49,7 +49,7 @@ struct Keys {
     else
       return lengths[query + 1] - lengths[query];
   }
-  // kIndices: what the table holds, or -1 past the end, and whether that is a slot.
+  // kIndices: the table's entry, or -1 past the end, and whether it is a slot.
   __device__ __forceinline__ int fetch(int query, int column, int count) const {
     return column < count ? __ldg(table + query * table_stride + column) : -1;
   }

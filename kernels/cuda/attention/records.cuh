@@ -1,5 +1,5 @@
-// FP8 keys on their way from 656-byte records to bf16 in the swizzled tiles, as their two producers handle them (dequantize.cuh,
-// dequantize.cuh). In a pair, each CTA converts half of a block for both.
+// FP8 keys on their way from 656-byte records to bf16 in the swizzled tiles, as their two producers (dequantize.cuh) handle
+// them. In a pair, each CTA converts half of a block for both.
 //
 // e4m3 to bf16 is a shift of exponent and mantissa into place, which divides by 2^120, and one bf16x2 multiplication by the scale times
 // 2^120: exact for power-of-two scales, subnormals included. Other scales, and scales of 2^8 and more, go through fp32.
@@ -31,7 +31,7 @@ struct Records {
   struct Raw {
     uint4 bytes[2][4];
   };
-  // Scales of a block's rows: a lane has that of row 8 part + lane / 4 and group lane % 4.
+  // Scales of a block's rows: a lane has the scale of row 8 part + lane / 4 and group lane % 4.
   struct Scales {
     float value[kParts];
   };
@@ -52,8 +52,8 @@ struct Records {
   }
   __device__ __forceinline__ int rope_column_of(int block) const { return block * kBlock + warp_ * 16 + (lane_ & 15); }
 
-  // Indices come by asynchronous copies, too: a register would have to be waited for, and with it, as scoreboards are few, the records
-  // loaded since. Lanes 0-15 copy indices of rows of `block`, lanes 16-31 of rope rows of `rope_block`.
+  // Indices come by asynchronous copies, too. Scoreboards are few: waiting for a register with an index would also wait for the records
+  // loaded after it. Lanes 0-15 copy indices of rows of `block`, lanes 16-31 of rope rows of `rope_block`.
   __device__ __forceinline__ void copy_indices(const typename C::Work& item, int block, int rope_block) const {
     const bool rope = lane_ >= 16;
     const int of = rope ? rope_block : block, column = rope ? rope_column_of(of) : column_of(of);

@@ -50,8 +50,8 @@ __device__ __forceinline__ float rms_factor(float squares, int width, float eps)
   return __frcp_rn(__fsqrt_rn(__fadd_rn(__fdiv_rn(squares, static_cast<float>(width)), eps)));
 }
 
-// The scale of a group, of which kLanes neighbouring lanes hold kHeld values each, and the codes of this lane's. The maximum is that of the
-// absolute values' bits, of which NaN is the largest. To round a scale up to a power of two, its mantissa is carried into the exponent. If a
+// The scale of a group, of which kLanes neighbouring lanes hold kHeld values each, and the codes of this lane's. The maximum is taken over the
+// absolute values' bits, where NaN is the largest. To round a scale up to a power of two, its mantissa is carried into the exponent. If a
 // value is infinite or NaN, the scale and all values are NaN.
 template <int kLanes, int kHeld>
 __device__ __forceinline__ float quantize_lanes(const float (&values)[kHeld], bool ue8m0, uint32_t (&codes)[kHeld / 4]) {

@@ -1,4 +1,4 @@
-// The residual stream plus a sublayer's output, its RMSNorm, and that as an FP8 operand: what ends the kernels that sum the output on the way.
+// The residual stream plus a sublayer's output, its RMSNorm, and the norm as an FP8 operand: the end of the kernels that sum the output.
 // A thread has the 16 columns of a lane in groups.cuh. The sum of squares has the order of the norm for many tokens (tile/quantize.py):
 // columns of a thread, lanes, warps.
 #pragma once

@@ -3,8 +3,8 @@
 // and before it writes anything that one of them reads or writes. After pdl_wait all earlier kernels on the stream have ended.
 //
 // A kernel may read this before pdl_wait: weights, if they are `static_weights`, that is, if no kernel of the step writes them, which holds
-// in a captured step of a model; lengths and block tables in such a step; the router's bias in every case; and what was complete before the
-// last kernel that waited before it let the next one start: pages of the index cache, the operand of a product that runs with the previous kernel
+// in a captured step of a model; lengths and block tables in such a step; the router's bias in every case; and data that was complete before
+// the last kernel that waited before it let the next one start: pages of the index cache, the operand of a product that runs with the previous kernel
 // (../pdl.py) and, right after such a kernel, keys and plans of attention.
 #pragma once
 

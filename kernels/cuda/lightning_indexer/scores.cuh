@@ -56,8 +56,8 @@ __device__ __forceinline__ void copy_line(void* destination, const CUtensorMap& 
                "l"(&map), "r"(x), "r"(shared_address(barrier))
                : "memory");
 }
-// A value that is the same in all lanes of a warp, as the compiler does not know. MMA descriptors made of such values stay in uniform
-// registers; otherwise each would be moved there anew before each MMA, which took 30 of 210 instructions.
+// A value that is the same in all lanes of a warp, which the compiler does not know. MMA descriptors made of such values stay in uniform
+// registers; otherwise each would be moved there again before each MMA, which took 30 of 210 instructions.
 __device__ __forceinline__ int uniform(int value) { return __shfl_sync(~0u, value, 0); }
 
 // Passed by the producer warps to the math warpgroups with each buffer of queries: the block of queries, and its tiles (or pages) of keys

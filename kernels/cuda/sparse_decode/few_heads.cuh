@@ -7,7 +7,7 @@
 //                         in shared memory; warp w does the softmax of heads 4 w ... 4 w + 3; then adds P V for the dims of group w
 //
 // e4m3 is exact in fp16, and scales stay outside: they multiply partial scores in fp32, and P before its product with V. Rows of Q are
-// scaled by powers of two so that fp16 holds what bf16 held.
+// scaled by powers of two so that fp16 loses nothing of bf16.
 #pragma once
 
 #include "../attention/core.cuh"
@@ -16,7 +16,7 @@
 
 namespace mla {
 
-// ---- Few heads: records of keys in shared memory, and the two warps that bring them (few_heads.cuh has the whole).
+// ---- Records of keys in shared memory, and the two warps that bring them.
 
 constexpr int kFewRows = 16;
 constexpr int kFewMath = 128, kFewThreads = 192;
@@ -122,7 +122,7 @@ __device__ __forceinline__ void few_producer(const Problem& p, FewMemory<kStages
   }
 }
 
-// ---- Few heads: a warp's rows of Q as MMA fragments in fp16, scaled by powers of two.
+// ---- A warp's rows of Q as MMA fragments in fp16, scaled by powers of two.
 
 // The rows of this warp's lanes: A fragments of its 128 latent dims in fp16, and of 16 rope dims in bf16.
 struct FewQueries {
@@ -158,7 +158,7 @@ __device__ __forceinline__ void load_few_queries(const Problem& p, FewMemory<kSt
     if (t == 0) s.largest[warp][g + 8 * i] = largest[i];
   }
   named_sync(1, kFewMath);
-  // 2^14 over the power of two in the row's largest magnitude, so that fp16 keeps whatever matters of it.
+  // 2^14 over the power of two in the row's largest magnitude, so that fp16 keeps every bit that matters.
   const auto exponent = [&](int row) {
     const float most = fmaxf(fmaxf(s.largest[0][row], s.largest[1][row]), fmaxf(s.largest[2][row], s.largest[3][row]));
     const int e = static_cast<int>(__float_as_uint(most) >> 23) - 127;

@@ -6,8 +6,8 @@
 
 namespace mla {
 
-// With a plan, one group scores all blocks, in half the code of the seesaw: conversion is what parts of many blocks wait for, and the way from
-// the first key to the result, on which most instructions come cold, what parts of few blocks wait for. Without a plan, each CTA takes one
+// With a plan, one group scores all blocks, in half the code of the seesaw. Parts of many blocks wait for conversion. Parts of few blocks
+// wait for the way from the first key to the result, whose instructions are in no cache. Without a plan, each CTA takes one
 // query after the other, by the seesaw. In a pair, conversion then waits least for its buffers if they are released at once; without a pair, a CTA
 // converts more slowly than it computes, and both groups score ahead; as Planned::kNever it would spill more registers (ptxas 13.0). Converted
 // keys are written by the generic proxy, so all have the fence. docs/log/attention.md has the measurements.
@@ -58,7 +58,7 @@ void sparse_decode(TensorView q, TensorView cache, TensorView indices, Optional<
   DeviceGuard guard(q);
   Problem p = sparse_problem(q, indices, topk_length, lengths_divisor, sink, out, lse, scale, lse_factor);
   const int heads = p.heads;
-  // One query in whole is faster without exchanges. In parts of a block or two it takes a fifth less time with them.
+  // A single undivided query is faster without exchanges. In parts of a block or two it takes a fifth less time with them.
   const bool few = heads <= kFewHeads, pair = heads > kRows && (q.size(0) > 1 || parts.has_value());
   if (!few && exceeds_64_gib(cache))
     TVM_FFI_THROW(ValueError) << "cache is " << cache.size(0) << " pages of stride " << cache.stride(0)

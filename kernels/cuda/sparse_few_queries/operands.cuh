@@ -1,4 +1,4 @@
-// FP8 sparse attention of few queries: what its two kernels (scores.cuh, values.cuh) share.
+// FP8 sparse attention of few queries: code that its two kernels (scores.cuh, values.cuh) share.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -67,7 +67,7 @@ __device__ __forceinline__ void convert(const uint4& bytes, float scale, uint32_
 
 constexpr uint32_t kNoRecord = ~0u;
 
-// Where the record that an index names starts, in units of 16 bytes.
+// The start of an index's record, in units of 16 bytes.
 __device__ __forceinline__ uint32_t place_of(const Problem& p, int index) {
   return p.keys.valid(index) ? static_cast<uint32_t>(p.keys.offset(index) >> 4) : kNoRecord;
 }

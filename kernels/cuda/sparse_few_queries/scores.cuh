@@ -2,7 +2,7 @@
 //
 // The attention core (../attention/core.cuh) adds the keys of a query in the order of its list. Here, too: a score is one chain of MMAs over
 // the dims, the references of the exponentials follow from the maxima of blocks in order, and an output is one chain of MMAs over the keys.
-// mma.sync m16n8k16 and the warpgroup MMAs of bf16 give equal bits, so the results of both equal each other bit for bit.
+// mma.sync m16n8k16 and the warpgroup MMAs of bf16 give equal bits, so both give the same bits.
 #pragma once
 
 #include "../common/cluster.cuh"

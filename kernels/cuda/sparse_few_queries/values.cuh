@@ -5,7 +5,7 @@
 
 namespace mla {
 
-// ---- FP8 sparse attention of few queries: the tile of output that a CTA computes, and the warps that bring its keys.
+// ---- The tile of output that a CTA computes, and the warps that bring its keys.
 
 // The outputs of a CTA: kTileRows rows and kColumns columns. Keys come in chunks of kChunk, two at a time. Of its first warps one half
 // exponentiates scores, the other converts values. Of the next warps each multiplies 16 rows and 16 columns, and the last ones add
@@ -36,8 +36,8 @@ struct ValueMemory {
   uint32_t records[];  // where the query's records start
 };
 
-// Named barriers. Of probabilities and of values: a chunk is there, or its place is free, for even chunks, and with the next number for odd
-// ones. The others: the sums, the references, and the places of records are there.
+// Named barriers. For probabilities and for values: a chunk is there, or its place is free. The next number is for odd
+// chunks. The others: the sums, the references, and the places of records are there.
 constexpr int kProbabilitiesFull = 1, kProbabilitiesFree = 3, kValuesFull = 5, kValuesFree = 7, kTotals = 9, kReferences = 10, kRecords = 11;
 
 // Calls bring(even chunk's registers, chunk) and bring(odd chunk's registers, chunk) for the chunks from `first` on, an even one.
@@ -50,7 +50,7 @@ __device__ __forceinline__ void bring_chunks(Loaded& even, Loaded& odd, int firs
   }
 }
 
-// The threads that convert values. They need nothing that the kernel of the scores computes.
+// The threads that convert values. They do not depend on the kernel of the scores.
 template <class Tile>
 struct Converter {
   struct Loaded {
@@ -61,7 +61,7 @@ struct Converter {
   ValueMemory<Tile>& s;
   int thread, query, count, blocks, first_column;
 
-  // Where the records of the query start.
+  // The starts of the query's records.
   __device__ __forceinline__ void look_up() const {
     constexpr int kAtOnce = 8;  // on their way together: of 2048 keys all
     for (int first = thread; first < blocks * kBlock; first += kAtOnce * Tile::kConverters) {
