@@ -83,7 +83,7 @@ def test_transformers_gives_the_golden_log_probabilities(checkpoint, names, toke
 
 
 def test_the_text_of_a_token_tells_which_it_is(golden):
-    """Outside of scored prompts no token is a part of a character: such tokens share one text, and replies name tokens by their texts."""
+    """Except in scored prompts no token is a part of a character, because such tokens share one text."""
     for item in golden.items:
         for place, token in enumerate(item.answer):
             others = item.others[place] if item.others else ()

@@ -2,8 +2,8 @@
 
 A CPU runs a decode step. Each operation that the model chooses counts as one launch, and so does each computation of torch
 outside of them. A product lets the next launch start once all earlier ones have ended; any other, and a product that overlaps
-the previous one, may let it start at once (kernels/cuda/pdl.py). So a product must lie between an operand's writer and a launch that
-reads it early. test_compiled.py looks in the machine code for what kernels do before they wait, and for when products
+the previous one, may let it start at once (kernels/cuda/pdl.py). So a product must lie between an operand's writer and a launch
+that reads it early. test_compiled.py looks in the machine code for what kernels do before they wait, and for when products
 let the next one start.
 """
 
