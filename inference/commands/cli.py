@@ -21,7 +21,7 @@ from .serve import chat, serve
 from .trace import compare, trace
 
 NAMES = 28  # columns; a longer name has a line of its own
-OWN = "Options"  # the group of options that name none; it comes first
+OWN = "Options"  # the group of options without a panel; it comes first
 
 
 class HelpCommand(TyperCommand):
@@ -99,7 +99,7 @@ app.command(
     deepseek-v32 manifest WEIGHTS
     deepseek-v32 manifest WEIGHTS --verify
     """,
-    short_help="Note the hashes that loading compares.",
+    short_help="Write checksums.",
 )(manifest)
 app.command(
     cls=HelpCommand,
@@ -173,14 +173,14 @@ def run(command: Callable[[], object]) -> None:
         if os.environ.get("WORLD_SIZE", "1") != "1":
             from ..distributed.worker import lead_or_follow
 
-            job = lead_or_follow()  # never returns on the other ranks: they work for rank 0 until it ends
+            job = lead_or_follow()  # the other ranks never return: they work for rank 0 until it ends
         command()
     except KeyboardInterrupt:
         sys.exit(130)
     except SystemExit as end:
         if not isinstance(end.__context__, BrokenPipeError):
             raise
-        _end_without_reader()  # typer has turned it into an exit
+        _end_without_reader()  # typer turns BrokenPipeError into an exit
     except BrokenPipeError:
         _end_without_reader()
     except (ValueError, OSError) as error:

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 SAMPLING = "Sampling"
-# Options that are spelt otherwise than the field of SamplingParams whose value they are.
+# Options whose names differ from the field of SamplingParams that they set.
 OTHER_NAMES = {"max_tokens": "max_new_tokens"}
 
 
 @dataclass(frozen=True)
 class SamplingOptions:
-    """The command line's SamplingParams. None: as the checkpoint's generation_config.json says, or SamplingParams without one."""
+    """The command line's SamplingParams. None: the default of generation_config.json, or else of SamplingParams."""
 
     max_new_tokens: Annotated[
         int,
@@ -41,7 +41,7 @@ class SamplingOptions:
         float | None,
         typer.Option(
             "--temperature",
-            help="0 always takes the most probable token. Default: as the checkpoint says, else 1.",
+            help="0 always takes the likeliest token. Default: as the checkpoint says, else 1.",
             rich_help_panel=SAMPLING,
         ),
     ] = None
@@ -49,22 +49,20 @@ class SamplingOptions:
         float | None,
         typer.Option(
             "--top-p",
-            help="Sample from the most probable tokens that have this probability together. Default: as the checkpoint says, "
+            help="Sample from the likeliest tokens whose probabilities add up to this. Default: as the checkpoint says, "
             "else 1.",
             rich_help_panel=SAMPLING,
         ),
     ] = None
     top_k: Annotated[
         int | None,
-        typer.Option(
-            "--top-k", help="Sample from so many of the most probable tokens; 0: from all.", rich_help_panel=SAMPLING
-        ),
+        typer.Option("--top-k", help="Sample only from the K likeliest tokens; 0: from all.", rich_help_panel=SAMPLING),
     ] = None
     min_p: Annotated[
         float | None,
         typer.Option(
             "--min-p",
-            help="Leave out tokens less probable than this share of the most probable one's.",
+            help="Leave out tokens whose probability is below this share of the likeliest token's.",
             rich_help_panel=SAMPLING,
         ),
     ] = None
@@ -78,7 +76,7 @@ class SamplingOptions:
         float | None,
         typer.Option(
             "--frequency-penalty",
-            help="As --presence-penalty, for each time that they occur.",
+            help="Subtracted once for each occurrence in the answer.",
             rich_help_panel=SAMPLING,
         ),
     ] = None
@@ -149,14 +147,14 @@ VerifyHashesOption = Annotated[
     bool,
     typer.Option(
         "--verify-hashes/--no-verify-hashes",
-        help="Compare what is read with the checkpoint's manifest, if it has one.",
+        help="Compare the files with the checksums in the checkpoint's manifest, if it has one.",
         rich_help_panel=MODEL,
     ),
 ]
 LogLevelOption = Annotated[
     LogLevel,
     typer.Option(
-        "--log-level", help="Least severe messages of the log, which goes to standard error.", rich_help_panel=DIAGNOSIS
+        "--log-level", help="Log messages of this level and above, on standard error.", rich_help_panel=DIAGNOSIS
     ),
 ]
 
@@ -214,7 +212,7 @@ class ModelOptions:
         typer.Option(
             "--speculative-tokens",
             metavar="K|auto|0",
-            help="Tokens that the checkpoint's MTP layer guesses a step, up to 4. auto: as many as pay. The answers stay the same.",
+            help="Tokens that the checkpoint's MTP layer drafts in a step, up to 4; auto chooses. The answers stay the same.",
             rich_help_panel=ENGINE,
         ),
     ] = "auto"
@@ -222,7 +220,7 @@ class ModelOptions:
         bool,
         typer.Option(
             "--deterministic",
-            help="A request's logits are the same bits whatever runs beside it, however it is cut. doctor lists the precisions.",
+            help="Give a request's logits the same bits whatever else runs and however it is chunked. doctor lists the precisions.",
             rich_help_panel=HARDWARE,
         ),
     ] = False
@@ -230,7 +228,7 @@ class ModelOptions:
     log_level: LogLevelOption = "warning"
 
     def engine_config(self, **more: Any) -> EngineConfig:
-        """What these options choose, and `more`. ValueError for an unusable configuration."""
+        """Build the EngineConfig of these options and of `more`. ValueError for an unusable configuration."""
         arguments = dict(vars(self)) | more
         del arguments["model"], arguments["log_level"]
         overrides = loading.read_overrides(arguments.pop("config"), arguments.pop("config_override"))
@@ -239,13 +237,13 @@ class ModelOptions:
         return EngineConfig(**arguments, config_overrides=overrides)
 
     def load(self, *, needs_text: bool = False, layers: int | None = None, **more: Any) -> "LLM":
-        """Load the model, as `load_llm`. `more`: further fields of EngineConfig. ValueError says what is wrong with an option."""
+        """Load the model with `load_llm`. `more`: further fields of EngineConfig. ValueError says what is wrong with an option."""
         return loading.load_llm(self.model, self.engine_config(**more), needs_text=needs_text, layers=layers)
 
 
 @dataclass(frozen=True)
 class ServingOptions(ModelOptions):
-    """Further options of the commands that answer many requests: how much the engine may hold and do at a time."""
+    """The options of commands that answer many requests: these and the limits of the engine."""
 
     max_model_len: Annotated[
         int | None,
@@ -295,16 +293,15 @@ class ServingOptions(ModelOptions):
 
 @dataclass(frozen=True)
 class TerminalOptions(ServingOptions):
-    """Those of a command that writes to a terminal: its log is quiet."""
+    """The options of a command that writes to a terminal. Its log is quiet."""
 
     log_level: LogLevelOption = "warning"
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as typer needs it: each parameter that is a class of options becomes one parameter for each option.
+    """Turn each parameter that is a class of options into one parameter for each option, as typer needs them.
 
-    Logging is configured before the command runs. An ArgumentError about an argument of Python
-    names the option instead.
+    Logging is configured before the command runs. An ArgumentError about a Python argument names the option instead.
     """
     signature = inspect.signature(command, eval_str=True)
     own = signature.parameters.values()
@@ -334,6 +331,6 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 def _option_name(parameter: inspect.Parameter) -> str | None:
     """The first name of an option; None for an argument."""
     [info] = [each for each in parameter.annotation.__metadata__ if isinstance(each, OptionInfo | ArgumentInfo)]
-    # The first name stands in the place of the default, which is that of the parameter itself.
+    # typer keeps the first name in the field `default`; the real default is the parameter's.
     declared = [text.partition("/")[0] for text in (info.default, *(info.param_decls or ())) if isinstance(text, str)]
     return next((text for text in declared if text.startswith("--")), None)

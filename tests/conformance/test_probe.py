@@ -202,7 +202,7 @@ def test_without_logprobs_no_deviations_are_listed():
     with serving_answers(Scripted(logprobs=False)) as address:
         result = CliRunner().invoke(app, ["probe", "--base-url", address])
     assert result.exit_code == 1 and "Deviations" not in result.stdout
-    assert "Answers that are not the right ones:\n  decode-120: text is 'ab'; expected" in result.stdout
+    assert "Wrong answers:\n  decode-120: text is 'ab'; expected" in result.stdout
 
 
 @pytest.mark.parametrize(
