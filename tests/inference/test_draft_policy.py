@@ -65,7 +65,7 @@ class Decoding:
         return count
 
     def run(self, tokens: int, length: int) -> float:
-        """Answers of that length until there are so many tokens; the speed over plain decoding's."""
+        """Decode answers of that length until there are `tokens` of them; return the speed relative to plain decoding."""
         while self.tokens < tokens:
             self.answer(length)
         return self.tokens / self.time
