@@ -1,4 +1,4 @@
-"""Answers, names of bugs and bounds that tests hold are those of any x86-64 processor: they hold with each library's other code.
+"""Answers, named bugs and bounds hold on any x86-64 processor, whichever code its libraries choose.
 
 PyTorch multiplies by MKL and oneDNN and computes the rest by its own loops. Each chooses code for the processor, and with it the
 last bits. Their environment variables choose code for an older one, in a process of its own.

@@ -1,4 +1,4 @@
-"""The campaign that compares speculation with plain decoding, on a random model whose drafts are right as often as is wished."""
+"""The campaign that compares speculation with plain decoding, on a random model whose drafts are right at a chosen rate."""
 
 import random
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def draft_well(monkeypatch: pytest.MonkeyPatch, asked: list[Asked], plain: list[
 
 
 def failures(model: Transformer, monkeypatch: pytest.MonkeyPatch, cases: range) -> tuple[list[Any], dict[str, int]]:
-    """What differs from plain decoding, and counts of what happened."""
+    """Return differences from plain decoding, and counts of events."""
     found: list[Any] = []
     seen = dict.fromkeys(("drafted", "accepted", "preempted", "cached"), 0)
     for seed in cases:
