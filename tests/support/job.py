@@ -28,7 +28,12 @@ class Job:
     def __init__(self, size: int, program: str, *arguments: object) -> None:
         port = free_port()
         command = [sys.executable, "-c", program, *map(str, arguments)]
-        shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        shared = {
+            "WORLD_SIZE": str(size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "PYTHONPATH": modules(),
+        }
         self.processes = [
             subprocess.Popen(
                 command,
@@ -70,6 +75,11 @@ class Job:
 
     def __exit__(self, *exception: object) -> None:
         self.kill()
+
+
+def modules() -> str:
+    """Return PYTHONPATH for a program that imports what tests do, such as demo_model."""
+    return os.pathsep.join(sys.path)
 
 
 def free_port() -> int:
