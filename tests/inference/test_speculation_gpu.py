@@ -26,7 +26,7 @@ WORK = """
 import json, sys
 from dataclasses import replace
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.model.demo.dialogues import write
+from demo_model.dialogues import write
 
 def main(precision, drafts, ranks=None, deterministic=False):
     limits = {"max_batch_tokens": 512, "page_count": 60, "max_model_len": 2048, "max_sequences": 8}
