@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from deepseek_v32.kernels.device import is_hopper
-from support.job import Job, modules
+from support.job import Job
 
 COUNT = torch.cuda.device_count() if torch.cuda.is_available() else 0
 
@@ -131,7 +131,7 @@ def test_graphs_of_two_ranks_draft_as_well_as_one() -> None:
 def test_a_program_that_starts_its_ranks_itself_speculates_over_nccl() -> None:
     """LLM(tensor_parallel_size=2): the other rank is this program's child."""
     command = [sys.executable, "-c", WITH_CHILDREN, "exact", "3"]
-    environment = os.environ | {"PYTHONPATH": modules()}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 0, ended.stderr
     assert_same(json.loads(ended.stdout.splitlines()[-1]), one_gpu("exact", 0))
