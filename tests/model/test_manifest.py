@@ -248,7 +248,7 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "size": (lambda v: v["files"][FILE].update(size=1), "bytes; expected the 1 in"),
     "another file": (
         lambda v: v["files"].update(x=v["files"][FILE]),
-        "names 'x'; expected the files of this checkpoint",
+        "names 'x'; expected only files of this checkpoint",
     ),
     "a file less": (lambda v: v["files"].pop(FILE), f"{FILE}': is not in {MANIFEST}"),
     "a tensor less": (lambda v: v["files"][FILE]["tensors"].pop(EMBED), f"tensor '{EMBED}' is here, but not in"),
