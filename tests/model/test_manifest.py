@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.commands.cli import app
+from deepseek_v32.inference.config import EngineConfig
 from deepseek_v32.inference.distributed.model_source import ModelSource
-from deepseek_v32.inference.engine.limits import EngineConfig
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.model.checkpoint.conversion import convert
 from deepseek_v32.model.checkpoint.load import load_model
