@@ -16,11 +16,11 @@ from .conversation import Conversation, Message, new_id
 
 log = logging.getLogger(__name__)
 
-# Seconds between two views of a growing answer: smooth to the eye, and little work compared with the engine's.
+# Seconds between two views of a growing answer: smooth to the eye, and little work for the server.
 UPDATE_INTERVAL = 0.06
 PROGRESS_INTERVAL = 0.25  # the same while the prompt is read
 FAILED = "Something went wrong while this answer was computed. The server's log says what."
-# Errors whose text the browser may show; the text of any other error may hold what the user should not see.
+# Errors whose text the browser may show. Texts of other errors may hold internal details.
 PUBLIC_ERRORS = {"deadline": "This answer took too long and was ended.", "stopped": "The server has stopped."}
 
 
@@ -126,7 +126,7 @@ class _MessageWriter:
         self._message = message
         self._recording = recording
         self._parser = AnswerParser(thinking)
-        # Times are those of time.perf_counter; 0 stands for "not yet".
+        # Times by time.perf_counter; 0 stands for "not yet".
         self._started = time.perf_counter()
         self._first_token = self._last_token = 0.0
         self._shown = 0.0

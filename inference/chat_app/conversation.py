@@ -1,4 +1,4 @@
-"""A conversation as the browser stores, exports and sends it: JSON from outside, which is checked before it is used."""
+"""A conversation as the browser stores, exports and sends it: JSON that is checked before it is used."""
 
 import re
 import secrets
@@ -59,7 +59,7 @@ class Conversation:
 
     @classmethod
     def from_json(cls, value: Any) -> "Conversation":
-        """Unknown keys are dropped. ValueError, which the user may read, for anything but a conversation."""
+        """Read a conversation; drop unknown keys. ValueError, which the user may read, for anything else."""
         if not isinstance(value, Mapping):
             raise ValueError(f"conversation is a {type(value).__name__}; expected a JSON object")
         if value.get("format", FORMAT) != FORMAT or value.get("version", VERSION) != VERSION:
@@ -87,7 +87,7 @@ class Conversation:
         return len(self.system) + sum(len(m.content) + len(m.reasoning) for m in self.messages) + files
 
     def name(self) -> str:
-        """A title made from the first question."""
+        """Make a title from the first question."""
         first = next((message for message in self.messages if message.role == "user"), None)
         text = (first.content.strip() or first.files[0]["name"]) if first else ""
         # A pasted text is long, and the question stands below it, in the last line.
@@ -95,7 +95,7 @@ class Conversation:
         return words[:57] + "…" if len(words) > 58 else words or "New chat"
 
     def for_model(self) -> list[dict[str, Any]]:
-        """The messages in the format of OpenAI's API, without failed answers."""
+        """Return the messages in the format of OpenAI's API, without failed answers."""
         system = [{"role": "system", "content": self.system}] if self.system.strip() else []
         return system + [
             {"role": message.role, "content": with_files(message)} for message in self.messages if not message.error
@@ -103,7 +103,7 @@ class Conversation:
 
 
 def with_files(message: Message) -> str:
-    """The message's text after its files, in DeepSeek's published template."""
+    """Put the message's text after its files, in DeepSeek's published template."""
     blocks = [
         f"[file name]: {file['name']}\n[file content begin]\n{file['text']}\n[file content end]\n"
         for file in message.files

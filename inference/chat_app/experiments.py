@@ -26,7 +26,7 @@ class Recordings:
         self._lock = threading.Lock()
 
     def keep(self, run_id: str, recording: Recording, params: SamplingParams) -> None:
-        """params: with which the answer was sampled, seed included."""
+        """params: the answer's sampling parameters with their seed."""
         with self._lock:
             self._recordings[run_id] = recording, params
             while len(self._recordings) > 1 and sum(r.bytes for r, _ in self._recordings.values()) > self._budget:
@@ -81,7 +81,7 @@ class Experiments:
         self._lock = threading.Lock()  # one experiment at a time: each takes the whole engine for a while
 
     def mass(self, run_id: Any) -> dict[str, Any] | None:
-        """How much of dense attention's mass the recorded selections catch; see Recording.mass."""
+        """Measure how much of dense attention's mass the recorded selections catch; see Recording.mass."""
         found = self._recordings.find(run_id)
         if found is None:
             return None
@@ -95,7 +95,7 @@ class Experiments:
         return found[0].mass()
 
     def progress(self, ticket: Any) -> float | None:
-        """The share of an experiment's tokens that are computed."""
+        """Return the computed share of an experiment's tokens."""
         return self._progress.get(ticket) if isinstance(ticket, str) else None
 
     def replay(self, request: Any) -> dict[str, Any] | None:
@@ -152,7 +152,7 @@ class Experiments:
                     return delta.completion
 
     def _measure(self, recording: Recording) -> list[float]:
-        """The log-probabilities of the recorded tokens, measured once."""
+        """Return the log-probabilities of the recorded tokens, which are measured once."""
         if recording.logprobs is None:
             policy = SelectionPolicy(len(recording.prompt) - 1, measure=True)
             answer = recording.answer[: recording.count]
@@ -163,7 +163,7 @@ class Experiments:
 
 
 def read_policy(change: Mapping[str, Any], recording: Recording) -> SelectionPolicy:
-    """The policy that the page's controls describe. ValueError for anything else."""
+    """Read the policy that the page's controls describe. ValueError for anything else."""
     topk, selector = change.get("topk"), change.get("selector")
     start = 0 if change.get("everywhere") is True else recording.question
     if selector != "dense" and topk is None:  # "all"

@@ -28,7 +28,7 @@ MAX_SEED = 2**48  # JavaScript's numbers hold it exactly
 
 
 class Handlers:
-    """One for the application; whatever differs between tabs comes with the event."""
+    """The handlers of the application. Everything that differs between tabs comes with the event."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -122,7 +122,7 @@ class Handlers:
         return self._value(Conversation())
 
     def _check_length(self, conversation: Conversation, settings: tuple[Any, ...]) -> None:
-        """ValueError for a conversation that the context cannot hold: then the page keeps the question where it was written."""
+        """Raise ValueError for a conversation that the context cannot hold. Then the page keeps the question in its box."""
         tokens = len(self.llm.chat_token_ids(conversation.for_model(), bool(settings[0])))
         room = self.llm.limits.max_model_len - 1
         if tokens <= room:
@@ -136,7 +136,7 @@ class Handlers:
     def _answer(
         self, value: Value, conversation: Conversation, text: str | None, settings: tuple[Any, ...], request: gr.Request
     ) -> Iterator[Update]:
-        """Views of the growing answer. `text` None leaves the text box and the files as they are; otherwise both are emptied."""
+        """Yield views of the growing answer. `text` None leaves the text box and the files; any other value empties both."""
         run = Run(request.session_hash or "")
         cleared: tuple[Any, Any] = (gr.skip(), gr.skip()) if text is None else ("", [])
         conversation.title = conversation.title or conversation.name()
@@ -160,7 +160,7 @@ class Handlers:
         yield self._value(conversation), gr.skip(), gr.skip()
 
     def _value(self, conversation: Conversation, running: str | None = None) -> Value:
-        """The log's value. Its HTML is always made here, from the texts: HTML that comes from a page is never shown."""
+        """Make the log's value. Its HTML always comes from the texts; HTML from a page is never shown."""
         return {
             "conversation": conversation.to_json(),
             "html": [
@@ -184,7 +184,7 @@ class Handlers:
 
 
 def _notice(error: Exception) -> Value:
-    """In place of the log's value: the page shows the notice for a while and keeps the rest as it is."""
+    """Replace the log's value by a notice, which the page shows for a while above the unchanged log."""
     return {"notice": str(error)[:300]}
 
 
@@ -203,7 +203,7 @@ def _user_message(text: str, files: Any) -> Message:
 
 
 def _generation_settings(settings: tuple[Any, ...]) -> GenerationSettings:
-    """From the values of the page's controls, in their order. ValueError for a value out of range."""
+    """Read the values of the page's controls, in their order. ValueError for a value out of range."""
     thinking, temperature, top_p, max_tokens, seed, inspector = settings
     text = str(seed or "").strip()
     if text and not text.isdecimal():

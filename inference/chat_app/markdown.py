@@ -13,12 +13,12 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
-# Characters. A longer text is shown unparsed, because parsing it would hold up other answers.
+# Characters. Longer texts are shown unparsed, because parsing them would delay other answers.
 LONGEST = 200_000
 
 
 def to_html(text: str) -> str:
-    """The HTML of an answer."""
+    """Turn an answer into HTML."""
     if len(text) > LONGEST:
         return f"<pre>{escape(text)}</pre>"
     return _parser().render(text)

@@ -13,7 +13,7 @@ PAGE_TITLE = "DeepSeek-V3.2"
 
 
 def build_chat(service: Service, *, model: str = DEMO_NAME) -> "gradio.Blocks":
-    """The page; `service` answers, `model` is the name that it shows. ImportError, saying what to install, without gradio."""
+    """Build the page; `model` is the name that it shows. Without gradio, ImportError says what to install."""
     need_gradio()
     from .handlers import Handlers
     from .page import build_page
@@ -26,7 +26,7 @@ def build_chat(service: Service, *, model: str = DEMO_NAME) -> "gradio.Blocks":
 def mount_chat(app: "fastapi.FastAPI", service: Service, model: str = DEMO_NAME) -> None:
     """Serve the chat under / of an application that has declared its other routes already.
 
-    Only the chat's page and its events are served: no upload, no file, none of gradio's other routes. Errors: as `build_chat`.
+    Only the chat's page and its events are served: no upload, no file, none of gradio's other routes. Errors: see `build_chat`.
     """
     need_gradio()
     import gradio as gr
@@ -47,7 +47,7 @@ def mount_chat(app: "fastapi.FastAPI", service: Service, model: str = DEMO_NAME)
 
 
 def need_gradio() -> None:
-    """ImportError that says what to install."""
+    """Raise ImportError, which says what to install, without gradio."""
     try:
         import gradio  # noqa: F401
         import markdown_it  # noqa: F401

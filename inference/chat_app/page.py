@@ -14,14 +14,14 @@ from .handlers import Handlers
 
 ABOUT_DEMO = """<p>This small demo knows what you tell it here, and nothing else. Tell it facts in plain English sentences; \
 change them; paste a list, a table, a log. Then ask. It answers with the value, and quotes where it found it. For a question that \
-needs two facts, such as the phone number of somebody's landlord, tick <b>Think first</b>.</p>"""
+needs two facts, such as the phone number of a person's landlord, tick <b>Think first</b>.</p>"""
 STATIC = Path(__file__).resolve().parent / "static"
 SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif")
 MONOSPACE_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace")
 
 
 def theme() -> gr.themes.Base:
-    """System fonts, so that nothing is downloaded; the colours come from chat.css."""
+    """Use system fonts, so that nothing is downloaded. The colours come from chat.css."""
     return gr.themes.Base(
         primary_hue="indigo",
         neutral_hue="slate",
@@ -33,12 +33,12 @@ def theme() -> gr.themes.Base:
 
 
 def head() -> str:
-    """The style sheets. They stand in the page's head because gradio confines a `css` argument to its own container."""
+    """Return the style sheets for the page's head, because gradio confines a `css` argument to its own container."""
     return f"<style>{inspector_style()}{_read('chat.css')}</style>"
 
 
 def build_page(handlers: Handlers, title: str, model: str, is_demo: bool) -> gr.Blocks:
-    """The page of one model; `model` is the description that the corner shows. is_demo: say what the demo can be asked."""
+    """Build the page of one model; `model` is the text in its corner. is_demo: explain what the demo can answer."""
     records, trials = handlers.recordings, handlers.experiments
     limit = handlers.llm.limits.max_model_len
     private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
@@ -54,7 +54,7 @@ def build_page(handlers: Handlers, title: str, model: str, is_demo: bool) -> gr.
                     )
                     top_p = gr.Slider(0.05, 1, 0.95, step=0.01, label="Top p")
                     max_tokens = gr.Slider(
-                        1, max(2, limit // 2), min(1024, limit // 4), step=1, label="Longest answer, tokens"
+                        1, max(2, limit // 2), min(1024, limit // 4), step=1, label="Maximum length, tokens"
                     )
                     seed = gr.Textbox(label="Seed", placeholder="a new one each time", max_lines=1)
             with gr.Column(elem_id="dsa-main", min_width=0):
@@ -114,7 +114,7 @@ def build_page(handlers: Handlers, title: str, model: str, is_demo: bool) -> gr.
 
 
 def _function(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function for gradio to mark as callable from the page; a bound method cannot be marked."""
+    """Wrap a method in a function that gradio can mark as callable from the page."""
 
     def call(data: Any) -> Any:
         return method(data)
@@ -124,7 +124,7 @@ def _function(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _script(*names: str, library: str = "") -> str:
-    """A script for js_on_load: it waits for the page's parts, then runs `library` and the files in order, all in one scope."""
+    """Join a script for js_on_load, which waits for the page's parts and then runs `library` and the files in one scope."""
     parts = [_read("ready.js"), library, *(_read(name) for name in names)]
     return "(async () => {\n" + "\n".join(parts) + "\n})();"
 
@@ -137,7 +137,7 @@ log = logging.getLogger(__name__)
 
 
 class Page(gr.Blocks):
-    """gradio's, which would print a traceback for an event whose values do not fit its components."""
+    """gradio's page without the tracebacks that it prints for events whose values do not fit its components."""
 
     async def process_api(self, *arguments: Any, **named: Any) -> dict[str, Any]:
         try:

@@ -33,8 +33,8 @@ class ChatRoute(BaseRoute):
 class ForeignErrors:
     """ASGI middleware: a response of an error gets OpenAI's shape, next to its own `detail`.
 
-    What the application answers with 422 or 500, or raises before it answers, becomes 400: it reads headers, ids and values without
-    checking them. The handlers of the chat answer what fails in them by themselves.
+    The application reads headers, ids and values without checking them, so its 422, its 500 and its early exceptions become 400.
+    The chat's handlers report their own failures.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -91,7 +91,7 @@ def _detail(body: bytes) -> Any:
     return value.get("detail") if isinstance(value, dict) else None
 
 
-# gradio compiles its event handlers in the page, which needs unsafe-eval. Everything is loaded from this server alone.
+# gradio compiles its event handlers in the page, which needs unsafe-eval. Everything is loaded only from this server.
 HEADERS = {
     "content-security-policy": (
         "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
@@ -109,7 +109,7 @@ SERVED = re.compile(
     r"|/gradio_api/(config|info|heartbeat/.*|queue/(join|data)|run/predict/?|cancel|reset|component_server/?|startup-events)"
 )
 
-# gradio looks up an id of the request there without a check, and fails with a KeyError for an unknown one.
+# gradio looks an id up there without a check, and fails with a KeyError for unknown ids.
 UNCHECKED_LOOKUP = "/gradio_api/component_server"
 
 
@@ -151,7 +151,7 @@ class Policy:
             if not is_lookup:
                 raise
         except RuntimeError as error:
-            # For a session that it does not know, gradio sends an event that says so, and then raises.
+            # For an unknown session, gradio sends an event that says so, and then raises.
             if not started or not isinstance(error.__cause__, HTTPException):
                 raise
             await send({"type": "http.response.body", "body": b""})

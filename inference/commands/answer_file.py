@@ -25,7 +25,7 @@ FIRST_PROMPTS, FIRST_SECONDS = 8, 3.0
 
 
 class AnswerFile(JsonlLog):
-    """The answers to a file's prompts, in the order in which they finish. Failed answers stay; their prompts are asked again."""
+    """The answers to a file's prompts, in the order in which they finish. Failed ones stay in the file and are asked again."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, _key_if_done)
@@ -35,7 +35,7 @@ class AnswerFile(JsonlLog):
 
 
 def _key_if_done(answer: dict[str, Any]) -> str | None:
-    """The id as JSON, so that 1 and "1" differ."""
+    """Return the id as JSON, so that 1 and "1" differ; None for a failed answer."""
     key = json.dumps(answer["id"])
     return key if answer["finish_reason"] in ("stop", "length") else None
 
@@ -45,8 +45,8 @@ def answer_file(
 ) -> int:
     """Answer the prompts of a file together; returns the number of failed ones.
 
-    Answers go to `output`. Without it they go to standard output: as JSON in the order in which they finish, or in the order of
-    the prompts and in the words of DeepSeek's own program.
+    Answers go to `output`, else to standard output: as JSON in the order in which they finish, or as DeepSeek's own program
+    prints them, in the order of the prompts.
     """
     if output is None:
         return _answer_all(
@@ -72,7 +72,7 @@ def _print_json(index: int, values: dict[str, Any]) -> None:
 
 
 class _InOrder:
-    """Prints each answer as soon as those before it are printed."""
+    """Prints the answers in the order of the prompts, each as soon as all earlier ones are printed."""
 
     def __init__(self, prompts: list[Prompt]) -> None:
         self._prompts = prompts
@@ -125,9 +125,9 @@ def _answer_all(
 def _answers(
     llm: "LLM", prompts: list[Prompt], encoder: PromptEncoder, progress: Callable[[], None]
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (index of the prompt, its record) as they finish; call `progress` after each step. A refused prompt fails alone."""
+    """Yield (index of the prompt, its record) as they finish; call `progress` after each step. Only a refused prompt fails."""
     driver = llm.driver
-    most = 2 * llm.limits.max_sequences  # those that wait choose the order, and share prefixes
+    most = 2 * llm.limits.max_sequences  # the scheduler chooses among waiting prompts, and shares their prefixes
     waiting, running = deque(enumerate(prompts)), dict[int, int]()  # index by request id
     start, some_finished = time.perf_counter(), False
     try:
@@ -161,7 +161,7 @@ def _record(llm: "LLM", prompt: Prompt, completion: "Completion", encoder: Promp
 
 
 def record(completion: "Completion", answer: AssistantMessage | None, **more: Any) -> dict[str, Any]:
-    """A completion as JSON values. `answer` None, for a model without tokenizer, puts token ids in the place of the text."""
+    """Return a completion as JSON values. `answer` is None for a model without tokenizer: then token ids replace the text."""
     values = dict(more)
     if answer is None:
         values["token_ids"] = completion.token_ids

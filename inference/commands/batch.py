@@ -43,9 +43,7 @@ class BatchRequest:
 def batch(
     options: ServingOptions,
     input_file: Annotated[Path, typer.Argument(metavar="IN.JSONL", help="Requests in OpenAI's batch format.")],
-    output_file: Annotated[
-        Path, typer.Argument(metavar="OUT.JSONL", help="Answers. Those that it holds already stay.")
-    ],
+    output_file: Annotated[Path, typer.Argument(metavar="OUT.JSONL", help="Answers. Existing answers stay.")],
     model_name: Annotated[str | None, typer.Option("--model-name", help="The model's name in the requests.")] = None,
 ) -> None:
     """Answer a file of requests in OpenAI's batch format."""
@@ -76,7 +74,7 @@ def run(requests: list[BatchRequest], answers: "Answers", options: ServingOption
         raise ValueError(f"batch needs the web extra; run make chat or pip install -e .[web] ({error})") from error
 
     llm = options.load()
-    # Beside the running requests the queue holds the largest one: 256 prompts.
+    # The queue has room for the largest request, 256 prompts, in addition to the running ones.
     with Service(llm, max_queue=256, deadline=NO_DEADLINE) as service:
         context = ApiContext(service, model_name or default_name(options.model))
         with answer_bar(len(requests)) as show:
@@ -89,7 +87,7 @@ def run(requests: list[BatchRequest], answers: "Answers", options: ServingOption
 
 
 def read_requests(path: Path) -> list[BatchRequest]:
-    """The requests of a file, all of them checked. ValueError names the line that is not a request."""
+    """Read and check the requests of a file. ValueError names the line that is not a request."""
     requests: dict[str, BatchRequest] = {}
     try:
         content = path.read_text(encoding="utf-8")
@@ -130,7 +128,7 @@ class Answers(JsonlLog):
 
 
 def _key_if_done(record: dict[str, Any]) -> str | None:
-    """The custom_id of a line of this command; None if its request failed. KeyError or TypeError for a line of another kind."""
+    """Return the custom_id of an output line; None if its request failed. KeyError or TypeError for a line of another kind."""
     custom_id, status = record["custom_id"], record["response"]["status_code"]
     if not isinstance(custom_id, str):
         raise TypeError("custom_id")
@@ -193,7 +191,7 @@ async def retry_while_busy(ask: Callable[[], Awaitable[dict[str, Any]]]) -> dict
 
 
 async def answer(context: "ApiContext", request: BatchRequest) -> dict[str, Any]:
-    """The output line of one request, whether it is answered or refused."""
+    """Answer or refuse one request; return its output line."""
     from pydantic import ValidationError
 
     from ..server.api.chat import answer_chat

@@ -36,7 +36,8 @@ def bench(
     synthetic: Annotated[
         bool,
         typer.Option(
-            "--synthetic", help="Random weights. --model gives the configuration alone; default: the released model's."
+            "--synthetic",
+            help="Use random weights. --model gives only the configuration; default: the released model's.",
         ),
     ] = False,
     layers: Annotated[
@@ -51,14 +52,14 @@ def bench(
             "without decode graphs, and replaces an existing file.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the JSON line alone.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only the JSON line.")] = False,
 ) -> None:
     """Measure prefill and decode on random tokens, or profile a few steps. The last line of output is JSON."""
     if profile is not None:
         if not profile.name.endswith(SUFFIXES):
             raise ValueError(f"--profile is {profile}; expected a name that ends in {' or '.join(SUFFIXES)}")
         check_place("--profile", profile)
-    # A graph's launch hides the layers' ranges: a profile needs eager steps.
+    # A graph's launch hides the layers' ranges, so a profile needs eager steps.
     eager = {"decode_graphs": False} if profile is not None else {}
     llm = options.load(reuse_pages=False, synthetic=synthetic, layers=layers, **eager)
     name = f"synthetic, {llm.config.num_hidden_layers} layers" if synthetic else str(options.model or "demo")
@@ -80,7 +81,7 @@ def bench(
 
 
 def measure(llm: "LLM", length: int, count: int, new_tokens: int, seed: int) -> dict[str, float]:
-    """Rates of `count` random prompts of `length` tokens that are answered together.
+    """Measure `count` random prompts of `length` tokens that are answered together.
 
     The decode rate starts when the last prompt gets its first token: until then, early prompts decode while late ones prefill.
     """
@@ -162,7 +163,7 @@ def write_profile(path: Path, llm: "LLM", prompts: list[list[int]]) -> None:
         activities.append(ProfilerActivity.CUDA)
     with profile(activities=activities) as profiler:
         llm.generate(prompts, params)
-    draft = path.with_name(f".{os.getpid()}.{path.name}")  # a draft, so that a run that fails leaves no half a file
+    draft = path.with_name(f".{os.getpid()}.{path.name}")  # a failed run leaves no incomplete file
     try:
         profiler.export_chrome_trace(str(draft))
         draft.replace(path)

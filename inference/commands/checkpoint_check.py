@@ -1,4 +1,4 @@
-"""What `deepseek-v32 doctor --model` says about a checkpoint: every problem that headers and settings show, without the weights."""
+"""Checks a checkpoint for `doctor --model`: problems that headers and settings show, and the memory that it needs."""
 
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from ...model.config import ModelConfig
 
 
-MOST_PROBLEMS = 20  # of one part that are listed; the rest is counted
+MOST_PROBLEMS = 20  # listed for each part; further ones are only counted
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What is known about one part of a checkpoint: a description, and what is wrong."""
+    """One part of a checkpoint: a description, and its problems."""
 
     part: str
     text: str
@@ -43,7 +43,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckpointFindings:
-    """Everything about a checkpoint; `config` and `mtp` are what its memory follows from."""
+    """All parts of a checkpoint; its memory follows from `config` and `mtp`."""
 
     directory: Path
     findings: tuple[Finding, ...]
@@ -52,12 +52,12 @@ class CheckpointFindings:
 
     @property
     def problems(self) -> int:
-        """How many problems there are."""
+        """The number of problems."""
         return sum(len(finding.problems) for finding in self.findings)
 
 
 def check_checkpoint(directory: Path, ranks: int = 1) -> CheckpointFindings:
-    """Read the headers and settings of a checkpoint of either layout, which `ranks` processes are to share."""
+    """Read the headers and settings of a checkpoint of either layout, for `ranks` processes that share it."""
     if not directory.is_dir():
         return CheckpointFindings(directory, (Finding("directory", "", (no_directory(directory),)),))
     config, settings = _check_config(directory, ranks)
@@ -107,7 +107,7 @@ def _check_weights(directory: Path, config: "ModelConfig", ranks: int) -> tuple[
                 note(ValueError("is an unfinished conversion; expected a finished one: run the same convert again"))
             tensors = read_headers(directory, note)
             mtp = MTPTables() if f"model.layers.{config.num_hidden_layers}.eh_proj.weight" in tensors else None
-            if not problems:  # a file that is missing would have all its tensors listed
+            if not problems:  # otherwise all tensors of a missing file would be listed
                 match(Plan(config, mtp=mtp), tensors, directory, note)
     except ValueError as error:
         note(error)
@@ -206,7 +206,7 @@ class MemoryRow:
 def gpu_row(
     config: ModelConfig, ranks: int, precision: Precision | None, mtp: MTPTables | None, memory: int | None = None
 ) -> MemoryRow:
-    """For `ranks` GPUs of `memory` bytes each: by default as this machine's, or an H200's."""
+    """Compute the row of `ranks` GPUs with `memory` bytes each; by default the memory of this machine's GPU, or of an H200."""
     name = ""
     if memory is None:
         memory = int(GPU_GIB * GIB)
@@ -219,7 +219,7 @@ def gpu_row(
 
 
 def cpu_row(config: ModelConfig, precision: Precision | None, mtp: MTPTables | None) -> MemoryRow:
-    """For this machine's CPU, with the memory that is free now."""
+    """Compute the row of this machine's CPU, with the memory that is free now."""
     chosen, memory = precision or "exact", available_memory()
     weights = parameter_bytes(config, chosen, mtp=mtp)
     return _row("this CPU", config, chosen, mtp, memory, weights, int(CPU_FRACTION * (memory - weights)))
@@ -240,7 +240,7 @@ def _row(
 
 
 def memory_lines(rows: list[MemoryRow], config: ModelConfig) -> list[str]:
-    """The rows as a table, and what it leaves out."""
+    """Lay the rows out as a table."""
     width = max(len(row.place) for row in rows)
     lines = [f"{'Memory':{width + 2}}  {'in':6}{'weights':>11}{'cache/token':>12}{'tokens fit':>14}{'contexts':>10}"]
     for row in rows:
@@ -250,7 +250,7 @@ def memory_lines(rows: list[MemoryRow], config: ModelConfig) -> list[str]:
         lines.append(f"  {row.place:{width}}  {row.precision:6}{cells}")
     return [
         *lines,
-        *wrapped("The working space of a step, which loading measures on a GPU, takes some of these tokens.", 2),
+        *wrapped("Activations reduce this number.", 2),
     ]
 
 

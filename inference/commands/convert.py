@@ -22,13 +22,13 @@ def convert(
         int, typer.Option("--model-parallel", help="Number of ranks that will share the model: 1, 2, 4 or 8.")
     ] = 1,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Read the converted checkpoint back and compare every tensor's hash.")
+        bool, typer.Option("--verify", help="Read the converted checkpoint back and compare every tensor's checksum.")
     ] = False,
     verify_hashes: VerifyHashesOption = True,
 ) -> None:
     """Convert a Hugging Face checkpoint into one file of weights for each rank, and a manifest of hashes.
 
-    A run that was interrupted is resumed by the next one.
+    An interrupted run is resumed by the next one.
     """
     from ...model.checkpoint import conversion, manifest
     from ...model.checkpoint.config_json import read_config
@@ -58,10 +58,12 @@ def manifest(
     directory: Annotated[Path, typer.Argument(help="Checkpoint directory in the Hugging Face layout.")],
     verify: Annotated[
         bool,
-        typer.Option("--verify", help="Write nothing: read the checkpoint, converted or not, and compare all hashes."),
+        typer.Option(
+            "--verify", help="Write nothing: read the checkpoint, converted or not, and compare all checksums."
+        ),
     ] = False,
 ) -> None:
-    """Write DIRECTORY/model.safetensors.manifest.json, by which every later loading notices changed bytes.
+    """Write checksums to DIRECTORY/model.safetensors.manifest.json, so that later loads notice changed bytes.
 
     Run it once, right after the download. It reads the whole checkpoint.
     """

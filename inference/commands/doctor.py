@@ -1,4 +1,4 @@
-"""`deepseek-v32 doctor`: versions, devices, what would run for every operation, and what is wrong with a checkpoint."""
+"""`deepseek-v32 doctor`: versions, devices, the implementation of every operation, and the problems of a checkpoint."""
 
 import importlib.metadata
 import json
@@ -39,7 +39,10 @@ def doctor(
     gpu_memory: Annotated[
         float | None,
         typer.Option(
-            "--gpu-memory", min=1, metavar="GIB", help="Memory of each GPU. Default: as this machine's, or an H200's."
+            "--gpu-memory",
+            min=1,
+            metavar="GIB",
+            help="Memory of each GPU. Default: that of this machine's GPU, or of an H200.",
         ),
     ] = None,
     device: DeviceOption = None,
@@ -79,7 +82,7 @@ def doctor(
 def _memory(
     found: "CheckpointFindings", ranks: int | None, precision: "Precision | None", gigabytes: float | None
 ) -> "list[MemoryRow]":
-    """On so many GPUs; if nothing is said of them, also on this CPU."""
+    """Compute the memory on `ranks` GPUs, and on this CPU if no option describes GPUs."""
     from . import checkpoint_check
 
     if found.config is None:
@@ -92,7 +95,7 @@ def _memory(
 
 
 def examine(device: str | None, backend: str) -> dict[str, Any]:
-    """Everything that doctor reports, as JSON values. ValueError if there is no such device."""
+    """Collect everything that doctor reports, as JSON values. ValueError if there is no such device."""
     import torch
 
     from ...kernels import device as hardware
@@ -118,7 +121,7 @@ def examine(device: str | None, backend: str) -> dict[str, Any]:
 
 
 def show(report: dict[str, Any]) -> list[str]:
-    """The report as lines: operations that are served alike stand together, and each reason once."""
+    """Lay the report out: operations with the same implementation share a line, and so do those with the same reason."""
     packages = [f"{name} {version or 'not installed'}" for name, version in report["packages"].items()]
     lines = [
         f"deepseek-v32 {report['deepseek-v32']}, Python {report['python']}, {report['system']}",
@@ -146,7 +149,7 @@ def show(report: dict[str, Any]) -> list[str]:
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
-    """(first, all its seconds) of pairs, in the order in which they come."""
+    """Group pairs by their first value: (first, all its seconds), in their order."""
     groups: dict[str, list[str]] = {}
     for first, second in pairs:
         groups.setdefault(first, []).append(second)

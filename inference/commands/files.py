@@ -22,7 +22,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def check_place(option: str, path: Path) -> None:
-    """ValueError if no file can be written at `path`, so that it is known before the work and not after it."""
+    """Raise ValueError before the work begins if no file can be written at `path`."""
     folder = path.parent
     if path.is_dir():
         raise ValueError(f"{option} is {path}; expected a file name, and this is a folder")
@@ -32,15 +32,15 @@ def check_place(option: str, path: Path) -> None:
         raise ValueError(f"{option} is {path}; expected a file that may be written")
 
 
-# The commands' lines begin with these bytes. An incomplete last line that begins otherwise is another program's, and is kept.
+# The commands' lines begin with these bytes. An incomplete last line with another beginning is another program's and stays.
 LINE_START = b'{"id": '
 
 
 class JsonlLog:
     """A locked file that grows by whole lines, each added in one write.
 
-    Opening it resumes an earlier run: an incomplete last line, which a killed run leaves, is cut off, and `done` holds the keys of
-    the lines that are done. Closing it removes an empty file. A pipe or a device is only written to.
+    Opening it resumes an earlier run: the incomplete last line of a killed run is cut off, and `done` holds the keys of the
+    finished lines. Closing it removes an empty file. A pipe or a device is only written to.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class JsonlLog:
         """key_if_done: the key of a line's value, None if the line failed; KeyError or TypeError for a line of another kind.
         drop_failed: remove the failed lines, so that each key has at most one line. ensure_ascii: as in json.dumps.
 
-        ValueError, without a change to the file, if another run has it or if it holds anything else.
+        ValueError, and the file stays unchanged, if another run has it or if it holds anything else.
         """
         self._path = path
         self._ensure_ascii = ensure_ascii
@@ -85,14 +85,14 @@ class JsonlLog:
         """Add a line, in one write unless the system takes only a part of it. OSError if the disk is full."""
         line = json.dumps(record, ensure_ascii=self._ensure_ascii) + "\n"
         rest = memoryview(line.encode("utf-8", "replace"))
-        while rest:  # behind a short write, the next one says what is wrong
+        while rest:  # after a short write, the next one says what is wrong
             rest = rest[os.write(self._file, rest) :]
         if (key := self._key_if_done(record)) is not None:
             self.done.add(key)
 
     def close(self) -> None:
         status = os.fstat(self._file)
-        # lstat, because a link is kept: it is the user's, or the system's as /dev/stdout is.
+        # lstat: a link stays, because it is the user's, or the system's such as /dev/stdout.
         is_file = self._path.is_file() and os.path.samestat(status, self._path.lstat())
         if status.st_size == 0 and is_file:
             self._path.unlink()
@@ -108,7 +108,7 @@ class JsonlLog:
         return ValueError(f"{self._path}, {place}: not an answer of an earlier run; name another output file")
 
     def _replace(self, content: bytes) -> None:
-        """Put a new file with this content in the place of the old one, and hold its lock from the start."""
+        """Replace the file by a new one with this content, which is locked from the start."""
         draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         new = _open(draft, os.O_TRUNC)
         try:

@@ -43,7 +43,8 @@ def generate(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", help="JSONL file for the answers to --input-file. Prompts that it answers already are skipped."
+            "--output",
+            help="JSONL file for the answers to --input-file. Prompts that already have an answer there are skipped.",
         ),
     ] = None,
     interactive: Annotated[
@@ -51,7 +52,7 @@ def generate(
     ] = False,
     system: Annotated[str | None, typer.Option("--system", help="A system message.")] = None,
     tools: Annotated[
-        Path | None, typer.Option("--tools", help="JSON file with a list of functions, as OpenAI's API has them.")
+        Path | None, typer.Option("--tools", help="JSON file with a list of functions in the shape of OpenAI's API.")
     ] = None,
     thinking: Annotated[bool, typer.Option("--thinking", help="Let the model reason before it answers.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Continue the prompt as it is, without the chat format.")] = False,
@@ -71,7 +72,7 @@ def generate(
     ] = None,
 ) -> None:
     """Answer a prompt or a file of prompts, or chat."""
-    sampling.params()  # so that a wrong value is known before the weights are loaded
+    sampling.params()  # refuses a wrong value before the weights are loaded
     sources = [name for name, given in (("a prompt", prompt), ("--input-file", input_file)) if given is not None]
     sources += ["--interactive"] if interactive else []
     if len(sources) > 1:

@@ -35,7 +35,7 @@ SAME_NAMES = {
 
 
 def read_overrides(config: Path | None, overrides: Sequence[str] | None) -> dict[str, Any]:
-    """Fields of ModelConfig that replace the checkpoint's: those of the file `config`, then the KEY=VALUE ones.
+    """Read the fields of ModelConfig that replace the checkpoint's: from the file `config`, then from KEY=VALUE texts.
 
     ValueError for a file or a value that cannot be read.
     """
@@ -75,7 +75,7 @@ def load_llm(model: Path | None, chosen: EngineConfig, *, needs_text: bool = Fal
     if path is not None and not path.is_dir() and not (synthetic and path.is_file()):
         raise ValueError(f"--model: {str(path)!r} {no_directory(path)}")
     if path is not None and (path / "config.json").exists():
-        read_config(path)  # another architecture is refused as such, and not for the tokenizer that it may lack
+        read_config(path)  # refuses another architecture before its missing tokenizer is noticed
     if needs_text:  # checked before the weights are loaded, which may take minutes
         _check_tokenizer(path)
     from ...model.parallel.plan import Plan
@@ -102,7 +102,7 @@ def _check_tokenizer(path: Path | None) -> None:
         )
     raise ValueError(
         f"--model is {str(path)!r}; expected a checkpoint with tokenizer.json or an older tokenizer: without one it takes "
-        "token ids alone, from a JSONL file (--input-file)"
+        "only token ids, from a JSONL file (--input-file)"
     )
 
 
@@ -118,7 +118,7 @@ def demo_path() -> Path:
 
 
 def summary(llm: "LLM", backend: str) -> str:
-    """In one line: device, precision, kernels and context length as they were resolved."""
+    """Describe device, precision, kernels and context length as they were resolved, in one line."""
     from ...kernels import device as hardware
     from ...kernels.availability import describe
     from ...model.transformer import is_deterministic
@@ -133,11 +133,7 @@ def summary(llm: "LLM", backend: str) -> str:
     rest = "".join(f", {name} for {' '.join(names)}" for name, names in operations.items() if name != most)
     graphs = ", decoding as CUDA graphs" if llm.limits.decode_graphs and can_capture(llm.model) else ""
     count = llm.limits.speculative_tokens
-    drafts = (
-        ""
-        if not count
-        else f", guessing {'as many' if count == AUTO else count} tokens{' as pay' if count == AUTO else ' a step'}"
-    )
+    drafts = f", speculation: {'auto' if count == AUTO else f'{count} tokens'}" if count else ""
     return (
         f"{hardware.describe(llm.device)}, {llm.precision} precision, {most} kernels{rest}{graphs}{drafts}, "
         f"{'deterministic, ' if deterministic else ''}"

@@ -1,4 +1,4 @@
-"""`deepseek-v32 probe`: is the server behind an address a right implementation, and if not, which bug does it look like?"""
+"""`deepseek-v32 probe`: ask a server questions with known answers, and tell whether it is right or which bug it has."""
 
 import json
 import os
@@ -32,9 +32,7 @@ def probe(
     ] = "demo",
     timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds that one answer may take.")] = 120.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON line.")] = False,
-    save: Annotated[
-        Path | None, typer.Option("--save", help="Write all that the server said to this JSON file.")
-    ] = None,
+    save: Annotated[Path | None, typer.Option("--save", help="Write the server's answers to this JSON file.")] = None,
 ) -> None:
     """Ask a server that runs a known checkpoint, and say whether its answers are right or which bug they look like.
 
@@ -75,19 +73,19 @@ def probe(
 
 
 def report(verdict: "Verdict") -> dict[str, Any]:
-    """A verdict as JSON values."""
+    """Return a verdict as JSON values."""
     values = dict(vars(verdict))
     matches = [dict(vars(match)) for match in verdict.matches[: max(verdict.named, 3)]]
     return values | {"matches": matches, "confidence": round(verdict.confidence, 3)}
 
 
 def describe(verdict: "Verdict", repeats: bool | None) -> list[str]:
-    """A verdict in words."""
+    """Describe a verdict in words."""
     kinds = {
         "right": "RIGHT: nothing differs by more than right implementations differ from each other.",
         "bug": "WRONG, and it looks like a known bug:",
-        "other": "WRONG, but like none of the known bugs. The nearest:",
-        "unknown": "NO VERDICT: the server has answered nothing that can be compared.",
+        "other": "WRONG, but unlike all known bugs. The nearest:",
+        "unknown": "NO VERDICT: no answer of the server can be compared.",
     }
     lines = [kinds[verdict.kind]]
     if verdict.kind in ("bug", "other"):
@@ -101,19 +99,17 @@ def describe(verdict: "Verdict", repeats: bool | None) -> list[str]:
             following = verdict.matches[verdict.named]
             lines.append(f"  the next one: {following.name}, {max(following.similarity, 0):.0%}")
     if verdict.deviations:
-        lines.append(
-            "Deviations of log-probabilities by group, in compressed units of what right implementations differ by:"
-        )
+        lines.append("Deviations of log-probabilities by group (0 means rounding noise):")
     lines += [
         f"  {group}: {value:.2f} of {verdict.compared[group]} tokens" for group, value in verdict.deviations.items()
     ]
     if verdict.fields:
-        lines.append("Answers that are not the right ones:")
+        lines.append("Wrong answers:")
     lines += [f"  {line}" for line in verdict.fields[:8]]
     if len(verdict.fields) > 8:
         lines.append(f"  and {len(verdict.fields) - 8} more")
-    sparse = {True: "on", False: "off: it attends to everything", None: "the answers do not tell"}[verdict.sparse]
+    sparse = {True: "on", False: "off: attention is dense", None: "the answers do not tell"}[verdict.sparse]
     lines.append(f"Sparse attention (DSA): {sparse}")
-    same = {True: "yes", False: "no (a property, not a bug)", None: "not known"}[repeats]
-    lines.append(f"The same greedy request, twice at a time, has the same answer and log-probabilities: {same}")
+    same = {True: "yes", False: "no (not batch-invariant, which is allowed)", None: "not known"}[repeats]
+    lines.append(f"Two equal greedy requests at the same time get equal answers and log-probabilities: {same}")
     return [*lines, *(f"Note: {line}" for line in verdict.missing)]

@@ -23,7 +23,7 @@ SAMPLING = tuple(field.name for field in fields(SamplingParams))
 class Prompt:
     """One prompt of a file: a text, a conversation or token ids, with its own settings."""
 
-    id: str | int  # the one that the file gives, or the number of the prompt in the file, from 1
+    id: str | int  # as given in the file, or else the prompt's number, from 1
     place: str  # file and line, for error messages
     content: Any  # text, list of messages or list of token ids, as `source` says
     source: str = "prompt"
@@ -33,7 +33,7 @@ class Prompt:
 
 
 def read_prompts(path: Path) -> list[Prompt]:
-    """The prompts of a file: one JSON object in each line of a .jsonl, in any other file texts separated by blank lines.
+    """Read prompts: one JSON object on each line of a .jsonl file, or texts separated by blank lines in any other file.
 
     The whole file is checked; ValueError names the file and the line.
     """
@@ -64,7 +64,7 @@ def read_prompts(path: Path) -> list[Prompt]:
 
 
 def read_tools(path: Path) -> list[dict[str, Any]]:
-    """The functions in a JSON file, which holds a list of them. ValueError for a file that holds anything else."""
+    """Read a JSON file with a list of functions. ValueError for a file that holds anything else."""
     try:
         tools = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
@@ -120,17 +120,17 @@ class PromptEncoder:
         self._tools = tools
 
     def is_thinking(self, prompt: Prompt) -> bool:
-        """Whether the answer begins with the model's reasoning."""
+        """Tell whether the answer begins with the model's reasoning."""
         if self._raw or prompt.source == "token_ids":
             return False
         return self._thinking if prompt.thinking is None else bool(prompt.thinking)
 
     def tools(self, prompt: Prompt) -> list[dict[str, Any]] | None:
-        """The functions that the answer may call."""
+        """Return the functions that the answer may call."""
         return self._tools if prompt.tools is None else prompt.tools
 
     def encode(self, llm: "LLM", prompt: Prompt) -> "tuple[list[int], SamplingParams]":
-        """Token ids and sampling parameters of a prompt. ValueError for a prompt that cannot be encoded."""
+        """Return token ids and sampling parameters of a prompt. ValueError for a prompt that cannot be encoded."""
         params = replace(self._params(llm.default_params), **(prompt.sampling or {}))
         if prompt.source == "token_ids":
             return prompt.content, params

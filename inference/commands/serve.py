@@ -1,4 +1,4 @@
-"""`deepseek-v32 serve` and `chat`: the HTTP server, and the same with its page in a browser."""
+"""`deepseek-v32 serve` and `chat`: the HTTP server, and the same server with its page opened in a browser."""
 
 import errno
 import gc
@@ -33,7 +33,8 @@ def serve(
         Path | None, typer.Argument(metavar="[MODEL]", help="Checkpoint directory, the same as --model.")
     ] = None,
     host: Annotated[
-        str, typer.Option("--host", help="Address to listen on. One that other machines reach needs --api-key.")
+        str,
+        typer.Option("--host", help="Address to listen on. An address that other machines can reach needs --api-key."),
     ] = "127.0.0.1",
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes a free one.")
@@ -51,9 +52,7 @@ def serve(
         list[str] | None,
         typer.Option("--allowed-host", help="Host name under which clients may address this server. Repeatable."),
     ] = None,
-    chat: Annotated[
-        bool, typer.Option("--chat/--no-chat", help="Serve the chat in the browser beside the API.")
-    ] = True,
+    chat: Annotated[bool, typer.Option("--chat/--no-chat", help="Serve the chat in the browser, too.")] = True,
     served_model_name: Annotated[
         list[str] | None,
         typer.Option(
@@ -70,10 +69,10 @@ def serve(
         ),
     ] = None,
     max_queue: Annotated[
-        int, typer.Option("--max-queue", min=0, help="Maximum number of waiting requests; further ones get status 503.")
+        int, typer.Option("--max-queue", min=0, help="Maximum number of waiting requests. More get status 503.")
     ] = 128,
     deadline: Annotated[
-        float, typer.Option("--deadline", min=1, help="Seconds that a request may take, waiting included.")
+        float, typer.Option("--deadline", min=1, help="Longest time of a request in seconds, with waiting.")
     ] = 600.0,
     drain: Annotated[
         int, typer.Option("--drain", min=0, help="Seconds that open requests get to finish when the server stops.")
@@ -117,12 +116,12 @@ def serve(
         origins=allowed_origins or [],
         mount_page=mount_chat if chat and find_spec("gradio") is not None else None,
     )
-    # What has been loaded stays. Without this, each full collection of garbage would look at it, and stop all streams for 0.1 s.
+    # Loaded objects stay. Otherwise each full garbage collection would visit them and stop all streams for 0.1 s.
     gc.collect()
     gc.freeze()
     port = port or check_port(host, port)
     print(_announcement(host, port, chat, api_key is not None), file=sys.stderr)
-    # Several times the limit, because the system accepts a crowd before any of it can be refused.
+    # Several times the limit, because the system accepts many connections before the first can be refused.
     allow_files(4 * ConnectionLimits.total)
     limits = ConnectionLimits(per_peer=connections_per_peer)
     end_in_order()
@@ -133,7 +132,8 @@ def serve(
 def chat(
     options: ServingOptions,
     host: Annotated[
-        str, typer.Option("--host", help="Address to listen on. One that other machines reach needs --api-key.")
+        str,
+        typer.Option("--host", help="Address to listen on. An address that other machines can reach needs --api-key."),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port to listen on.")] = 7860,
     api_key: Annotated[
@@ -157,7 +157,7 @@ def chat(
 
 
 def end_in_order() -> None:
-    """Exit code 0 after SIGTERM: uvicorn raises the signal again once open requests have ended.
+    """Exit with code 0 after SIGTERM, which uvicorn raises again once open requests have ended.
 
     Under torchrun rank 0 has a handler already, which tells the other ranks.
     """
@@ -179,7 +179,7 @@ def default_name(model: Path | None) -> str:
 
 
 def check_port(host: str, port: int) -> int:
-    """The port, or a free one for 0. ValueError if it cannot be listened on, so that it is known before the weights are loaded."""
+    """Return the port, or a free one for 0. ValueError, before the weights are loaded, if the port cannot be listened on."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.create_server((host, port), family=family) as listening:
@@ -195,7 +195,7 @@ def check_port(host: str, port: int) -> int:
 
 
 def allow_files(count: int) -> None:
-    """Raise the number of files and connections that this process may have open to `count`, as far as the system allows."""
+    """Let this process have up to `count` open files and connections, as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < count:
         resource.setrlimit(

@@ -18,18 +18,17 @@ if TYPE_CHECKING:
     from ..params import Request, SamplingParams
 
 
-# A model may write escape sequences, which a terminal would carry out, and characters that change the direction of writing, which
-# make a line look like another one.
+# A terminal would carry out a model's escape sequences, and characters that change the direction of writing disguise a line.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 # A second Ctrl-C this long after the first, with the step still running, ends the program.
 INSIST_SECONDS = 3
-# Tokens of a prompt from which on its reader is shown how far it has come. On two CPU cores the demo reads them in a second.
+# Longer prompts show how much of them is read. On two CPU cores the demo reads this many tokens in a second.
 LONG_PROMPT = 1024
 
 
 @contextmanager
 def interruptible(stop: Callable[[], None]) -> Iterator[None]:
-    """Within the block Ctrl-C calls `stop`; another one INSIST_SECONDS later raises KeyboardInterrupt."""
+    """Make Ctrl-C call `stop` within the block; a second Ctrl-C, INSIST_SECONDS later, raises KeyboardInterrupt."""
     stopped_at: float | None = None
 
     def handler(number: int, frame: object) -> None:
@@ -69,7 +68,7 @@ def stream(llm: "LLM", token_ids: Sequence[int], params: "SamplingParams", inspe
 
 
 class ReadingLine:
-    """How much of a request's prompt is computed, in one line that is written over and over, and erased in the end.
+    """A line that says how much of a request's prompt is computed; it is rewritten in place, and erased at the end.
 
     It appears only in a terminal, and only while more than `LONG_PROMPT` tokens are left.
     """
@@ -165,7 +164,7 @@ def size_text(count: int) -> str:
 
 
 def visible(text: str, out: TextIO) -> str:
-    """The text; if `out` is a terminal, without control characters and those that change the direction of writing."""
+    """Replace control characters, and characters that change the direction of writing, if `out` is a terminal."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text) if out.isatty() else text
 
 
@@ -174,7 +173,7 @@ def dim(text: str, out: TextIO) -> str:
 
 
 def statistics(completion: "Completion") -> str:
-    """In one line: token counts, speed, and how the answer ended."""
+    """Sum up token counts, speed, and how the answer ended, in one line."""
     usage, timings = completion.usage, completion.timings
     parts = [f"{usage.completion_tokens} token{'s' * (usage.completion_tokens != 1)}"]
     if timings.tokens_per_second is not None:
@@ -186,7 +185,7 @@ def statistics(completion: "Completion") -> str:
     parts.append(f"prompt {usage.prompt_tokens} tokens{cached}")
     if usage.completion_tokens:
         parts.append(f"attended to {timings.selected_fraction:.0%} of the context")
-    endings = {"length": "cut at its length limit", "abort": "stopped", "error": f"failed: {completion.error}"}
+    endings = {"length": "stopped at the length limit", "abort": "stopped", "error": f"failed: {completion.error}"}
     if completion.finish_reason in endings:
         parts.append(endings[completion.finish_reason])
     return ", ".join(parts)
@@ -205,7 +204,7 @@ def progress_bar(description: str = "Loading weights") -> Iterator[Callable[[int
 
 
 def optional_bar(description: str) -> AbstractContextManager[Callable[[int, int], None] | None]:
-    """A progress bar if standard error is a terminal, else nothing."""
+    """Show a progress bar if standard error is a terminal."""
     return progress_bar(description) if sys.stderr.isatty() else nullcontext()
 
 
@@ -222,7 +221,7 @@ def answer_bar(total: int, shown: bool = True) -> Iterator[AnswerProgress]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("Answering"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[speed]}"))
-    # Redirected, what is printed to a file on standard output would land in the terminal.
+    # With rich's redirection, output to a file on standard output would land in the terminal.
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), redirect_stdout=False) as bar:
         task = bar.add_task("", total=total, speed="")
 

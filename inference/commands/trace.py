@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 @with_options
 def trace(
     options: ModelOptions,
-    out: Annotated[Path, typer.Option("--out", help="Directory for the trace: new, empty, or of an older trace.")],
-    prompt: Annotated[str | None, typer.Option("--prompt", help="A text; a bos token is put before it.")] = None,
+    out: Annotated[Path, typer.Option("--out", help="Directory for the trace: new, empty, or with an older trace.")],
+    prompt: Annotated[str | None, typer.Option("--prompt", help="A text; a bos token is added in front.")] = None,
     tokens: Annotated[
         Path | None,
         typer.Option(
@@ -32,7 +32,7 @@ def trace(
         ),
     ] = None,
     chunk: Annotated[
-        int | None, typer.Option("--chunk", min=1, help="Tokens a step. Default: as many as a step can hold.")
+        int | None, typer.Option("--chunk", min=1, help="Tokens in a step. Default: as many as a step can hold.")
     ] = None,
 ) -> None:
     """Record every stage of a forward pass over a text. docs/conformance.md lists the stages."""
@@ -62,7 +62,7 @@ def trace(
 
 
 def read_tokens(path: Path) -> list[int]:
-    """Token ids of a file. ValueError for anything else in it."""
+    """Read token ids from a file. ValueError for anything else in it."""
     text = path.read_text(encoding="utf-8", errors="replace")
     try:
         values = json.loads(text) if text.lstrip().startswith("[") else [int(word) for word in text.split()]
@@ -91,7 +91,7 @@ DIFFERENT = 1
 
 
 def compare(
-    right: Annotated[Path, typer.Argument(help="Directory of the trace that is right.", show_default=False)],
+    right: Annotated[Path, typer.Argument(help="Directory of the right trace.", show_default=False)],
     other: Annotated[Path, typer.Argument(help="Directory of the trace to judge.", show_default=False)],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -106,7 +106,7 @@ def compare(
 
 
 def as_lines(report: "Report") -> list[str]:
-    """The report for people."""
+    """Describe the report for people."""
     lines = [f"{len(report.compared)} stages compared, in order of computation"]
     reasons: dict[str, list[str]] = {}
     for name, reason in report.left_out.items():
@@ -131,7 +131,7 @@ def as_lines(report: "Report") -> list[str]:
 
 
 def as_object(report: "Report") -> dict[str, object]:
-    """The report for programs."""
+    """Return the report as JSON values."""
     first = report.first
     difference = (
         None

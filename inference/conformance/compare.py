@@ -12,7 +12,7 @@ from .diagnosis import Case, Diagnosis, diagnose
 
 HYPOTHESES = (*INDEX, *SELECTION, *ATTENTION, *EXPERTS)
 SCORES_OF = {"selection": "index_scores", "router_choice": "router_scores"}  # by what a choice is made
-# How far below the best of the others a member may score, relative to the row's root mean square: scores may be stored in bf16.
+# A chosen id may score this much below the best other one, relative to the row's root mean square: scores may be in bf16.
 OWN_MARGIN = 5e-3
 
 
@@ -33,7 +33,7 @@ def follows(
 ) -> torch.Tensor:
     """bool [T]: rows whose chosen ids [T, ids] are as many as the right ones and have the largest scores [T, N], within the margin.
 
-    config: if it has groups, only those of the best groups can be chosen.
+    config: with groups, only ids of the best groups can be chosen.
     """
     chosen = torch.nn.functional.pad(chosen, (0, scores.shape[1] - chosen.shape[1]))
     known = scores.isfinite()
@@ -69,10 +69,10 @@ TOLERANCE = {
     ("exact", "fp8"): 1.5e-1,
     ("bf16", "fp8"): 1.5e-1,
 }
-# A choice between equal values may fall either way. Its token is left out from there on; the others read its keys in later layers,
-# and may differ by this, times the square root of the share of such tokens.
+# A choice between equal values may fall either way. Its token is left out from then on. The other tokens read its keys in later
+# layers, and may differ by this times the square root of the share of such tokens.
 AFTER_CLOSE_CALLS = 0.15
-# And so may this share of the tokens, by anything: a key that has changed may be most of what they attend to.
+# This share of the tokens may differ by any amount: a changed key may be most of what they attend to.
 FEW = 0.05
 RECORD_BYTES = 0.6  # largest share of bytes that differ between cache records of numbers that agree; other layouts: 0.9
 # Stages whose errors are larger than their inputs': sums of positive and negative terms cancel, and an MLP multiplies two errors.
@@ -148,7 +148,7 @@ def compare(a: Trace, b: Trace) -> Report:
 def tolerance(a: Trace, b: Trace, full: str, tainted: torch.Tensor | None = None) -> float:
     """The largest relative difference of a row that two right implementations may have at this stage.
 
-    tainted: bool [T], tokens whose choices have fallen differently before it.
+    tainted: bool [T], tokens whose earlier choices differ.
     """
     one, other = sorted((a.precision, b.precision))
     base = TOLERANCE.get((one, other), max(TOLERANCE.values()))
@@ -159,7 +159,7 @@ def tolerance(a: Trace, b: Trace, full: str, tainted: torch.Tensor | None = None
 
 
 def _not_comparable(a: Trace, b: Trace, full: str, tainted: torch.Tensor) -> str:
-    """Why a stage that both have is not compared; empty if it is."""
+    """Say why a stage of both traces is not compared; empty if it is compared."""
     name, _ = parse_name(full) or (full, None)
     if STAGES[name].kind == "bytes" and ({a.precision, b.precision} != {"fp8"} or tainted.any()):
         return "bytes are compared only between traces in fp8, and only up to the first close call"
@@ -170,12 +170,12 @@ def _not_comparable(a: Trace, b: Trace, full: str, tainted: torch.Tensor) -> str
     if not both.any():
         return "no token has it in both traces"
     if not (both & ~tainted[:count]).any():
-        return "a choice before it was too close to call for every token"
+        return "an earlier choice was too close to call for every token"
     return ""
 
 
 def _difference(a: Trace, b: Trace, full: str, tainted: torch.Tensor) -> tuple[Difference | None, torch.Tensor]:
-    """How a stage differs, if it does; and the tokens whose choice was too close to call. Those in `tainted` are not looked at."""
+    """Return a stage's difference, if any, and the tokens whose choice was too close to call. `tainted` tokens are skipped."""
     x, y = a.stages[full], b.stages[full]
     count = min(len(x), len(y))
     kind, none = STAGES[(parse_name(full) or ("", None))[0]].kind, torch.zeros(len(tainted), dtype=torch.bool)
@@ -228,7 +228,7 @@ def _compare_values(a: Trace, b: Trace, full: str, rows: torch.Tensor, limit: fl
 def _compare_choices(
     a: Trace, b: Trace, full: str, rows: torch.Tensor, tainted: torch.Tensor
 ) -> tuple[Difference | None, torch.Tensor]:
-    """Sets may differ where b's own scores allow both: then the choice was too close to call."""
+    """Compare sets. They may differ where b's own scores allow both: then the choice was too close to call."""
     masks = as_masks(a.stages[full], b.stages[full])
     count = len(masks[0])
     other = torch.zeros_like(rows)
@@ -255,7 +255,7 @@ def _compare_choices(
 
 
 def _part(axis: str, sizes: torch.Tensor) -> list[str]:
-    """Which indices of an axis have most of the difference, if not all of them."""
+    """Name the indices of an axis that have most of the difference, unless all have."""
     large = sizes > 0.05 * sizes.max()
     if bool(large.all()) or not bool(large.any()):
         return []

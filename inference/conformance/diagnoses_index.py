@@ -272,7 +272,7 @@ def without_newest(scores: torch.Tensor, positions: torch.Tensor) -> torch.Tenso
 
 
 def future(case: Case) -> Prediction:
-    """b's own sets, if most have positions behind their query's."""
+    """b's own sets, if most of them have positions after their query's."""
     later = (case.target > case.rows[:, None]).any(1)
     return case.target if later.double().mean() > 0.5 else None
 
@@ -321,7 +321,7 @@ SELECTION = (
     Hypothesis("dense-attention", STAGE, "every position up to the query's: sparse attention is off", everything),
     Hypothesis("window-attention", STAGE, "the newest positions: a window in place of the indexer's choice", window),
     Hypothesis("topk-over-wrong-length", STAGE, "the top-k of a context without the query's own token", best(without_newest)),
-    Hypothesis("selection-of-the-future", STAGE, "positions behind the query's: the top-k is not causal", future, weak=True),
+    Hypothesis("selection-of-the-future", STAGE, "positions after the query's: the top-k is not causal", future, weak=True),
     Hypothesis("selection-off-by-a-page", STAGE, "the right positions moved by a page or a token", moved),
     Hypothesis("sinks-always-selected", STAGE, "the first positions are always selected, whatever their scores", sinks),
     Hypothesis("another-topk", STAGE, "another number of positions than index_topk", fewer),

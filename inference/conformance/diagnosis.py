@@ -16,7 +16,7 @@ from ..trace import STAGES, Trace, full_name, parse_name
 from .references import REFERENCES
 
 Prediction = torch.Tensor | None
-SAMPLE = 160  # rows of a stage on which hypotheses are tested, those that differ most evenly spread
+SAMPLE = 160  # rows of a stage on which hypotheses are tested, spread evenly over the differing ones
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Hypothesis:
     stages: tuple[str, ...]  # the stages that it explains
     says: str  # to the user, completing "this is what … gives"
     predict: Callable[["Case"], torch.Tensor | None]  # the wrong values of `Case.rows`; None if it does not apply
-    weak: bool = False  # it describes a pattern and predicts no numbers, so that any formula that fits is better
+    weak: bool = False  # it describes a pattern without numbers; any formula that fits is better
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,12 @@ class Case:
         return _of(self.b, name, self.layer, 0)
 
     def own(self, name: str) -> torch.Tensor | None:
-        """What b computed with: its own stage if it has that, else a's, which agrees with it."""
+        """Return b's stage, or a's equal one if b has none."""
         found = self.wrong(name)
         return self.right(name) if found is None else found
 
     def computed(self, name: str) -> torch.Tensor:
-        """bool [T]: the tokens for which b ran a stage of this layer; all of them if its trace does not say."""
+        """bool [T]: the tokens for which b ran a stage of this layer; no token if its trace lacks the stage."""
         full = full_name(name, self.layer)
         return self.b.rows(full) if full in self.b.stages else torch.zeros(len(self.differing), dtype=torch.bool)
 
@@ -116,7 +116,7 @@ def _of(trace: Trace, name: str, layer: int | None, shift: int) -> torch.Tensor 
 
 
 def diagnose(case: Case, hypotheses: tuple[Hypothesis, ...]) -> list[Diagnosis]:
-    """The hypotheses that predict at least half of what is wrong, the best first."""
+    """Return the hypotheses that predict at least half of the difference, the best first."""
     found = []
     for hypothesis in hypotheses:
         if case.name in hypothesis.stages and len(case.rows):
@@ -148,13 +148,13 @@ def _explained(case: Case, predicted: torch.Tensor) -> float:
     finite = target.isfinite() & predicted.isfinite() & base.isfinite()
     left = (target - predicted)[finite].double().square().sum()
     whole = (target - base)[finite].double().square().sum()
-    # A prediction that is finite elsewhere than b is none.
+    # A prediction must be finite where b is.
     same = (target.isfinite() == predicted.isfinite()).double().mean()
     return float((1 - left / whole) * same) if whole > 0 else float(same) * 0.99 if left == 0 else 0.0
 
 
 def _equal_sets(case: Case, predicted: torch.Tensor) -> float:
-    """The share of the rows whose sets are equal; sets int [R, K], ascending, -1 behind."""
+    """The share of the rows whose sets are equal; sets int [R, K], ascending, padded with -1."""
     width = max(predicted.shape[1], case.target.shape[1])
 
     def padded(ids: torch.Tensor) -> torch.Tensor:
@@ -259,7 +259,7 @@ def factor_of(wrong: torch.Tensor, right: torch.Tensor) -> float:
 
 
 def top_sets(scores: torch.Tensor, count: int) -> torch.Tensor:
-    """The `count` largest of each row [R, S], -inf excluded: int64 [R, count], ascending, -1 behind; the lowest of equal ones."""
+    """The `count` largest of each row [R, S], -inf excluded: int64 [R, count], ascending, padded with -1; ties: the lowest."""
     count = min(count, scores.shape[1])
     order = scores.sort(dim=1, descending=True, stable=True)
     ids = torch.where(order.values[:, :count] == -torch.inf, scores.shape[1], order.indices[:, :count]).sort(1).values
@@ -267,7 +267,7 @@ def top_sets(scores: torch.Tensor, count: int) -> torch.Tensor:
 
 
 def causal(scores: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    """Scores [R, S] with -inf behind each row's position."""
+    """Scores [R, S] with -inf after each row's position."""
     return scores.masked_fill(torch.arange(scores.shape[1]) > positions[:, None], -torch.inf)
 
 

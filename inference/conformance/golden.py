@@ -47,13 +47,13 @@ class Item:
     thinking: bool = False
     max_tokens: int = 1
     answer: tuple[str, ...] = ()  # the answer's tokens; for `score`, the texts of the prompt's tokens after the first
-    # Beside each token of an answer, others of its place. They tell more: the right token of a sure answer has log-probability 0.
+    # Other tokens at each place of the answer. They tell more, because a certain right token has log-probability 0.
     others: tuple[tuple[str, ...], ...] = ()
     fields: Mapping[str, Any] = field(default_factory=dict)  # FIELDS of the answer that all right engines give
 
     @property
     def size(self) -> int:
-        """How many log-probabilities are compared."""
+        """The number of log-probabilities that are compared."""
         return len(self.answer) + sum(map(len, self.others))
 
 
@@ -69,13 +69,13 @@ class KnownBug:
 
 @dataclass(frozen=True)
 class Golden:
-    """All that the probe compares with. The F log-probabilities are those of the items, one after the other."""
+    """All golden values of the probe. The F log-probabilities are the items', one item after the other."""
 
     checkpoint: str
     items: tuple[Item, ...]
     logprobs: np.ndarray  # fp32 [F]
-    rounded: np.ndarray  # fp32 [3, F], those of this engine in bf16, in bf16 with an indexer in FP8, and in fp8
-    held_out: np.ndarray  # fp32 [M, F], those of M more, from which no bound of the verdict was chosen
+    rounded: np.ndarray  # fp32 [3, F], from this engine in bf16, in bf16 with an indexer in FP8, and in fp8
+    held_out: np.ndarray  # fp32 [M, F], from M more implementations, which chose no bound of the verdict
     bugs: tuple[KnownBug, ...]
     # Of seeded bugs that change too little to be known: times_the_noise of each.
     left_out: Mapping[str, float] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Golden:
         return float(np.max(np.abs(bug.change[known]) / noise[known], initial=0))
 
     def counts(self, bug: KnownBug) -> bool:
-        """Whether a bug changes a golden answer, or a log-probability by more than TEN_TIMES the noise."""
+        """Tell whether a bug changes a golden answer, or a log-probability by more than TEN_TIMES the noise."""
         return bool(bug.fields) or self.times_the_noise(bug) > TEN_TIMES
 
     def _noise(self, others: np.ndarray) -> np.ndarray:
@@ -127,10 +127,9 @@ class Golden:
 
 
 def aligned(item: Item, reply: Reply | None) -> np.ndarray:
-    """fp32 [item.size]: the log-probabilities that a reply gives the right answer's tokens, each followed by those of the others.
+    """fp32 [item.size]: a reply's log-probabilities of the right answer's tokens, each followed by its place's other tokens.
 
-    They are NaN after the first token that is another one, because what follows it answers another prompt, and where the reply
-    does not have them.
+    They are NaN where the reply lacks them, and after its first wrong token, because the rest answers another prompt.
     """
     found = np.full(item.size, np.nan, np.float32)
     if reply is None:

@@ -88,7 +88,7 @@ def calls_of(calls: Any) -> str:
     return json.dumps(found, sort_keys=True) if found else ""
 
 
-TOP = 5  # alternatives asked for beside each token; the most that OpenAI's completions allow
+TOP = 5  # alternatives to each token; the most that OpenAI's completions allow
 LARGEST_REPLY = 64 << 20  # bytes
 
 
@@ -123,7 +123,7 @@ class Client:
         self.model = model or self._first_model()
 
     def score(self, token_ids: Sequence[int]) -> Reply:
-        """log p of every token after the first, given those before it. Refused, or no log-probabilities, if that is not served."""
+        """Ask for log p of every token given the earlier ones. Refused, or a reply without log-probabilities, if not served."""
         body = {"prompt": list(token_ids), "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1}
         reply = self._completion(body)
         count = len(token_ids)
@@ -166,7 +166,7 @@ class Client:
         )
 
     def _chat(self, body: Mapping[str, Any], thinking: bool) -> dict[str, Any]:
-        """The reply of a server that is told whether to think, if it lets itself be told: engines think or do not by themselves."""
+        """Ask with the switch for thinking, and without it if the server refuses the switch."""
         plain = dict(body)
         if not self._says_thinking:
             return self._post("/chat/completions", plain)
@@ -252,7 +252,7 @@ Progress = Callable[[str], None]
 
 @dataclass
 class Observation:
-    """What a server has said."""
+    """The answers of a server."""
 
     model: str
     replies: dict[str, Reply] = field(default_factory=dict)  # by item
@@ -264,7 +264,7 @@ class Observation:
 
 
 class Probe:
-    """Asks the items one after the other, those of the group `batch` all at once."""
+    """Asks the items one after the other, and the group `batch` all at once."""
 
     def __init__(self, client: Client, progress: Progress = lambda name: None) -> None:
         self.client = client
@@ -272,7 +272,7 @@ class Probe:
         self.seen = Observation(client.model)
 
     def run(self, items: Iterable[Item]) -> Observation:
-        """ProbeError if the server stops to answer, or answers no question at all."""
+        """Ask all items. ProbeError if the server stops answering, or answers no question at all."""
         items = list(items)
         self._find_out(next((item for item in items if item.group in ("decode", "reuse")), None))
         together = [item for item in items if item.group == "batch"]

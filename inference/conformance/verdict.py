@@ -28,14 +28,14 @@ SHOWS_DENSE, CLIP = (
     10.0,
     20.0,
 )  # units of bf16's noise: all of dense attention's changes at least, and one of them at most
-FIELD_WEIGHT = 3.0  # |u| of a text or a number that is another one
+FIELD_WEIGHT = 3.0  # |u| of a wrong text or number
 CHAT = "chat-"  # how the names of bugs of the chat format begin
 DENSE = "dense-attention"  # the bug that says whether sparse attention is on at all
 
 
 @dataclass(frozen=True)
 class Match:
-    """A known bug beside what was seen."""
+    """A known bug, compared with the answers."""
 
     name: str
     reference: str
@@ -44,7 +44,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Verdict:
-    """kind: right; bug: as `matches` names; other: wrong like none of the known bugs; unknown: too little was answered."""
+    """kind: right; bug: named in `matches`; other: wrong, but unlike all known bugs; unknown: too few answers."""
 
     kind: str
     matches: tuple[Match, ...]  # most similar first; for `bug`, those that cannot be told apart come first
@@ -60,7 +60,7 @@ class Verdict:
 
     @property
     def confidence(self) -> float:
-        """Of a named bug: its similarity. It is no probability."""
+        """The similarity of a named bug. It is not a probability."""
         return self.matches[0].similarity if self.kind == "bug" else 0.0
 
 
@@ -86,9 +86,7 @@ def judge(golden: Golden, seen: Observation) -> Verdict:
     matches = []
     for bug in golden.bugs:
         if bug.name.startswith(CHAT) and not seen.takes_token_ids:
-            bug = replace(
-                bug, groups=("chat",)
-            )  # every prompt went through the chat format, those of the other groups as well
+            bug = replace(bug, groups=("chat",))  # every group's prompts went through the chat format
         v = compressed(bug.change, noise)
         matches.append(
             Match(bug.name, REFERENCES.get(bug.name, ""), _similarity(items, groups, u, v, said, wrong, bug))
@@ -169,7 +167,7 @@ def _tail(u: np.ndarray) -> float:
 
 
 def _places(items: Sequence[Item]) -> np.ndarray:
-    """int [F]: which token of the answers or given texts each log-probability belongs to: its own, or as another one beside it."""
+    """int [F]: the place in the answers or given texts to which each log-probability belongs."""
     sizes = [1 + (len(item.others[n]) if item.others else 0) for item in items for n in range(len(item.answer))]
     return np.repeat(np.arange(len(sizes)), sizes)
 

@@ -1,7 +1,7 @@
 """Captures the CUDA graphs of small steps with drafts before the first request, so that no answer waits for them."""
 
 import logging
-from itertools import count
+from itertools import count, product
 
 from ..params import Request, SamplingParams
 from .drafting.policy import TableDrafts
@@ -13,12 +13,13 @@ from .step import InFlightStep
 
 log = logging.getLogger(__name__)
 
-_REQUESTS = (1, 2, 4)  # of the steps that are captured; larger ones are captured when they come a second time
+_REQUESTS = (1, 2, 4, 8)  # of the steps that are captured; larger ones are captured when they come a second time
+_CONTEXTS = 2  # the shortest buckets of contexts, for steps of several requests
 _RUNS = 3  # the first one runs without graphs, the second captures the step, the third the draft layer's passes
 
 
 def capture_first_graphs(engine: Engine, graphs: DecodeGraphs | None) -> None:
-    """With the drafts that `auto` makes, one and none, greedily and drawn, for each bucket of contexts.
+    """With `auto`'s drafts and with none, greedy and sampled. For one request also with one draft and at answers' ends.
 
     graphs: of the engine's runner; None: it has none. On several ranks, each captures the graphs of its own in the same steps.
     """
@@ -31,16 +32,18 @@ def capture_first_graphs(engine: Engine, graphs: DecodeGraphs | None) -> None:
             costs = policy.costs(requests)
             if costs is None or requests > engine.limits.max_sequences:
                 break
-            for drafts in (None, *sorted({0, 1, len(costs) - 1})):
-                for context in graphs.contexts:
-                    for temperature in (0.0, 1.0):
-                        params = SamplingParams(temperature=temperature)
-                        batch = _batch([next(ids) for _ in range(requests)], context, drafts, params, engine)
-                        for _ in range(_RUNS):
-                            step = InFlightStep(batch)
-                            step.launch(engine.runner)
-                            step.sample()
-                            step.read()
+            most = len(costs) - 1
+            contexts, numbers = graphs.contexts[:_CONTEXTS], [None, most]
+            if requests == 1:
+                contexts, numbers = graphs.contexts, [None, *sorted({0, 1, most})]
+            for context, drafts, temperature in product(contexts, numbers, (0.0, 1.0)):
+                params = SamplingParams(temperature=temperature)
+                batch = _batch([next(ids) for _ in range(requests)], context, drafts, params, engine)
+                for _ in range(_RUNS):
+                    step = InFlightStep(batch)
+                    step.launch(engine.runner)
+                    step.sample()
+                    step.read()
     except Exception:  # of any type: CUDA, libraries and compilers of kernels have their own
         log_fault(log, "capturing graphs failed; they are captured when they are needed")
 

@@ -13,7 +13,7 @@ from .tool_arguments import CallWriter, is_object, tool_schemas
 
 @dataclass(frozen=True)
 class CallDelta:
-    """What one piece of text added to the arguments of a call."""
+    """The text that one push added to the arguments of a call."""
 
     index: int  # of the call in the answer
     name: str | None  # of the function, with the first piece
@@ -22,7 +22,7 @@ class CallDelta:
 
 @dataclass(frozen=True)
 class AnswerDelta:
-    """What one piece of text added to an answer. All of them, joined in order, make the ``AssistantMessage``."""
+    """The parts that one push added to an answer. All deltas, joined in order, make the ``AssistantMessage``."""
 
     content: str = ""
     reasoning_content: str = ""
@@ -48,7 +48,7 @@ class AnswerDelta:
         )
 
 
-_OPEN, _CLOSE = f"<{DSML}", f"</{DSML}"  # every mark of the format begins so
+_OPEN, _CLOSE = f"<{DSML}", f"</{DSML}"  # the beginnings of every mark
 # Up to two line breaks before a mark belong to the format. Models sometimes leave them out.
 _MARKS = tuple(space + mark for space in ("\n\n", "\n", "") for mark in (_OPEN, _CLOSE))
 _OPEN_PARAMETER, _CLOSE_PARAMETER = f"{_OPEN}parameter ", f"{_CLOSE}parameter>"
@@ -57,7 +57,7 @@ _BLOCKS = ("function_calls", "tool_calls")  # the second is V4's name, which mod
 # The rest of a mark. Quoted values may hold any character.
 _MARK_REST = re.compile(r'(?P<word>\w*)(?P<attributes>(?:"[^"]*"|[^"<>])*)>')
 _NO_MARK = re.compile(r'\w*(?:"[^"]*"|[^"<>])*<')
-_LONGEST_MARK = 1024  # characters after which a mark that has not ended is none
+_LONGEST_MARK = 1024  # characters; longer text is not a mark
 _ATTRIBUTE = re.compile(r"""(\w+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'/>]+))""")
 
 
@@ -65,10 +65,9 @@ class AnswerParser:
     """Parses an answer while it streams; the result does not depend on how the text is divided into pushes.
 
     No mark of DSML is ever returned: text that may become one is held back until that is decided. Arguments are returned as they
-    come. What breaks the format is recovered where its meaning is plain: calls without a block around them, inside of reasoning
-    that was not closed, not closed themselves, with a JSON object for a body, or with values of another type than the schema's.
-    What makes no call is content, without the marks. White space between the marks of calls, and after the last one, belongs to
-    the format.
+    come. Broken formats are recovered where the meaning is plain: calls without a block around them, in unclosed reasoning, not
+    closed themselves, with a JSON object as their body, or with values of another type than the schema's. Text that makes no
+    call is content, without the marks. White space between the marks of calls, and after the last one, belongs to the format.
     """
 
     def __init__(self, thinking: bool, tools: Sequence[Mapping[str, Any]] | None = None):
@@ -79,7 +78,7 @@ class AnswerParser:
         # Reads text in the present state, and returns the rest of it if the state has changed.
         self._read: Callable[[str], str] = self._read_opening if thinking else self._read_text
         self._scanner = _text_scanner(thinking)
-        self._held = ""  # text that the present state has not decided on
+        self._held = ""  # text on which the present state has not decided yet
         self._is_closing = False  # whether the mark that is being read is a closing one
         self._call: CallWriter | None = None
         self._is_named = False  # whether a delta has named the call
@@ -90,14 +89,14 @@ class AnswerParser:
         self._delta = AnswerDelta()
 
     def push(self, text: str) -> AnswerDelta:
-        """The part of the answer that is certain once this text is known."""
+        """Add text; return the part of the answer that is now certain."""
         self._feed(text)
         self._take_arguments()
         delta, self._delta = self._delta, AnswerDelta()
         return delta
 
     def finish(self) -> AnswerDelta:
-        """The part that was held back until the end of the answer."""
+        """End the answer; return the part that was held back."""
         if self._read == self._read_opening:
             self._add(self._held)
         if self._read == self._read_unsure:
@@ -105,7 +104,7 @@ class AnswerParser:
             self._end_value()
             self._feed(rest)
         if self._read == self._read_mark:
-            # A mark that was cut is dropped. With line breaks it is rather a text in quotes, whose end is missing.
+            # A cut mark is dropped. With line breaks it is more likely a quoted text without its end.
             text = self._held if "\n" in self._held else ""
             self._to_text_or_body()
             self._feed(text)
@@ -130,7 +129,7 @@ class AnswerParser:
             text = self._read(text)
 
     def _read_opening(self, text: str) -> str:
-        """The beginning of the reasoning. An answer may repeat the <think> that ends the prompt."""
+        """Read the beginning of the reasoning. An answer may repeat the <think> that ends the prompt."""
         self._held += text
         begun = self._held.lstrip()
         if THINK.startswith(begun) and begun != THINK:
@@ -140,7 +139,7 @@ class AnswerParser:
         return rest
 
     def _read_text(self, text: str) -> str:
-        """Reasoning or content."""
+        """Read reasoning or content."""
         safe, found = self._scanner.push(text)
         self._add(safe)
         if found is None:
@@ -156,7 +155,7 @@ class AnswerParser:
         return rest
 
     def _read_body(self, text: str) -> str:
-        """Inside of a call, outside of its parameters."""
+        """Read the inside of a call, outside its parameters."""
         safe, found = self._scanner.push(text)
         self._body += safe
         if found is None:
@@ -166,7 +165,7 @@ class AnswerParser:
         return rest
 
     def _read_value(self, text: str) -> str:
-        """The value of a parameter."""
+        """Read the value of a parameter."""
         assert self._call is not None
         safe, found = self._scanner.push(text)
         self._call.add(safe)
@@ -181,7 +180,7 @@ class AnswerParser:
         return rest
 
     def _read_unsure(self, text: str) -> str:
-        """After the end of a call inside of a value: it is part of the value if the parameter is closed before another begins."""
+        """Read on after a call ended inside a value: its end belongs to the value if the parameter closes before another begins."""
         assert self._call is not None
         safe, found = self._scanner.push(text)
         self._held += safe
@@ -196,7 +195,7 @@ class AnswerParser:
         return held + found + rest
 
     def _read_mark(self, text: str) -> str:
-        """A mark, from after its ｜DSML｜ on."""
+        """Read the rest of a mark, after its ｜DSML｜."""
         self._held += text
         if mark := _MARK_REST.match(self._held):
             rest = self._held[mark.end() :]
@@ -224,7 +223,7 @@ class AnswerParser:
         self._scanner = _text_scanner(self._reasons) if self._call is None else StopStrings((_OPEN, _CLOSE))
 
     def _act(self, word: str, attributes: str) -> None:
-        """What a mark does: it begins or ends a call, or begins a parameter. All others do nothing."""
+        """Carry out a mark that begins or ends a call, or begins a parameter. Ignore all others."""
         given = {key: first or second or third for key, first, second, third in _ATTRIBUTE.findall(attributes)}
         is_whole = attributes.rstrip().endswith("/")
         name = given.get("name")
@@ -276,7 +275,7 @@ class AnswerParser:
             self._delta += AnswerDelta(call_deltas=(CallDelta(self._calls, name, new),))
 
     def _add_stray(self) -> None:
-        """Text of a call that is no part of it."""
+        """Treat text between the parameters of a call as content."""
         if self._body.strip():
             self._add(self._body)
         self._body = ""
@@ -308,7 +307,7 @@ class AssistantMessage:
     tool_calls: tuple[ToolCall, ...] = ()
 
     def to_message(self) -> dict[str, Any]:
-        """The answer in OpenAI's shape, to be appended to the conversation. A call that was cut in a value is left out."""
+        """Return the answer in OpenAI's shape, for the conversation. A call that was cut in a value is left out."""
         message: dict[str, Any] = {"role": "assistant", "content": self.content}
         if self.reasoning_content is not None:
             message["reasoning_content"] = self.reasoning_content

@@ -20,7 +20,7 @@ class IncrementalDecoder:
         self._returned = 0
 
     def push(self, ids: Sequence[int]) -> str:
-        """The new characters that are complete once these ids are known; may be empty."""
+        """Add ids; return the new complete characters, perhaps none."""
         if not ids:
             return ""
         if len(ids) == 1 and not self._window and (whole := self._tokenizer.whole_text(ids[0])) is not None:
@@ -35,7 +35,7 @@ class IncrementalDecoder:
         return new
 
     def finish(self) -> str:
-        """The text that is still held back, an incomplete character as U+FFFD. Afterwards the decoder is as new."""
+        """Return the text that is held back, with U+FFFD for an incomplete character, and start afresh."""
         rest = self._tokenizer.decode(self._window)[self._returned :] if self._window else ""
         self._window, self._returned = [], 0
         return rest
@@ -44,8 +44,8 @@ class IncrementalDecoder:
 class StopStrings:
     """Cuts text at the first stop string, without ever returning part of one.
 
-    The stop string that is complete first counts; of two that are complete at the same character, the longer one. The result
-    does not depend on how the text is divided into pushes.
+    The stop string that ends first counts; the longer one if two end at the same character. The result does not depend on how
+    the text is divided into pushes.
     """
 
     def __init__(self, stops: Sequence[str]):
@@ -59,7 +59,7 @@ class StopStrings:
         self._found: str | None = None
 
     def push(self, text: str) -> tuple[str, str | None]:
-        """(text that is safe to show, the stop string that was found or None). No text follows a stop string."""
+        """Add text; return the text that is safe to show, and the stop string if one was found. No text follows a stop string."""
         if self._found is not None:
             return "", self._found
         # True of most pieces: no stop string begins here.
@@ -77,7 +77,7 @@ class StopStrings:
         return safe, None
 
     def finish(self) -> str:
-        """The text that was held back and is not a stop string after all."""
+        """Return the text that was held back and is not a stop string."""
         rest, self._held = self._held, ""
         return rest
 
@@ -90,7 +90,7 @@ class StopStrings:
 
 
 def token_texts(token_ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
-    """One text for each token; joined, they are the whole text. A character that spans tokens belongs to the last of them."""
+    """Return one text for each token; joined, they are the whole text. A character of several tokens belongs to the last one."""
     names = {token: text for text, token in tokenizer.special_ids.items()}
     decoder = IncrementalDecoder(tokenizer)
     texts: list[str] = []

@@ -64,7 +64,7 @@ class ToolCall:
 
 
 def control(text: str) -> list[str | Special]:
-    """Text of the format itself, in which every control token is a ``Special``."""
+    """Split text of the format itself, in which every control token is a ``Special``."""
     return [Special(part) if i % 2 else part for i, part in enumerate(_CONTROL.split(text)) if part]
 
 
@@ -105,10 +105,10 @@ def call_grammar(
     free: bool = False,
     answer: Mapping[str, Any] | None = None,
 ) -> str:
-    """A grammar of calls of these functions (OpenAI's shape), as text for StructuredOutputsParams.grammar.
+    """Write a grammar of calls of these functions (OpenAI's shape), as text for StructuredOutputsParams.grammar.
 
     control_id: of ｜DSML｜, if it is a token. one: exactly one call; else one or more. free: the answer may also be any text, or
-    text that ends in calls; then only functions with `strict` are held to their schemas. answer: or a JSON value of this schema.
+    text that ends in calls; then only functions with `strict` must follow their schemas. answer: the schema of another answer.
     """
     rules = _Rules(f"<[{control_id}]>" if control_id is not None else json.dumps(DSML, ensure_ascii=False))
     functions = [tool.get("function", tool) for tool in tools]
@@ -139,7 +139,7 @@ class _Rules:
         self._count = 0
 
     def mark(self, rest: str, closing: bool | None) -> str:
-        """A mark of the format; `closing` None: its first character is written already."""
+        """Write a mark of the format. `closing` None: its first character is already written."""
         return f"{'' if closing is None else _text('</' if closing else '<')} {self._control} {_text(rest)}"
 
     def add(self, rule: str) -> str:
@@ -191,7 +191,7 @@ class _Rules:
 
 
 def _split(schema: Any, root: Mapping[str, Any], references: int = 0) -> tuple[list[str], Any]:
-    """(rules of the texts that a schema accepts, each with the "</" behind it; a schema of its other values, or None)."""
+    """Split a schema into rules of the texts that it accepts, each with the "</" after it, and a schema of its other values."""
     if isinstance(schema, Mapping) and isinstance(path := schema.get("$ref"), str) and references < _MOST_REFERENCES:
         place: Any = root
         for key in path.split("/")[1:]:
@@ -218,7 +218,7 @@ def _split(schema: Any, root: Mapping[str, Any], references: int = 0) -> tuple[l
 
 
 def _any_text(schema: Mapping[str, Any]) -> str:
-    """Texts by length and pattern, with "</" behind them: together one word, so that a text may hold "<" and "</", too."""
+    """Match texts by length and pattern, with the "</" after them, as one word: a text may hold "<" and "</", too."""
     pattern = schema.get("pattern")
     if isinstance(pattern, str):
         before, after = ("" if pattern.startswith("^") else "(?s:.*)"), ("" if pattern.endswith("$") else "(?s:.*)")

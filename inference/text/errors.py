@@ -20,7 +20,7 @@ class TooManyTokens(ValueError):
 
 
 def describe_error(error: BaseException) -> str:
-    """One line about an error, as a user reads it.
+    """Describe an error for a user, in one line.
 
     ValueError: its text. OSError: the file's name and what is wrong with it, without the system's number. Any other type: its
     name and the beginning of its text. An error without a text: the name of its type.

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 KINDS = ("json", "json_object", "regex", "choice", "grammar")
 # Characters of a description: a compiled grammar takes some hundred times as much memory.
 _MOST_CHARACTERS = 2**18
-# Of one text or pattern in it: the automaton of a literal makes a mask in about 2 µs for each of its characters.
+# Characters of one text or pattern in it: the automaton of a literal takes about 2 µs a character to make a mask.
 _LONGEST_LITERAL = 4096
-# Keywords of schemas: of texts and patterns, and of objects whose names are no keywords.
+# Keywords of schemas that hold texts and patterns, and keywords whose objects have free names.
 _LITERALS = ("const", "enum", "pattern")
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 
@@ -60,7 +60,7 @@ class StructuredOutputsParams:
             raise ArgumentError("structured_outputs.json", f"{self.json!r:.100}", "a JSON schema")
 
     def description(self) -> tuple[str, str]:
-        """(kind, text), by which a compiled grammar is found again. ValueError for a schema that is no JSON object."""
+        """Return (kind, text), the key of the compiled grammar. ValueError for a schema that is not a JSON object."""
         if self.json_object:
             return "json", '{"type": "object"}'
         if self.choice is not None:
@@ -94,9 +94,9 @@ def _dump(schema: Mapping[str, Any]) -> str:
 
 
 def _literals(schema: Any) -> list[str]:
-    """The patterns of a schema and the texts that its values may be."""
+    """Collect the patterns of a schema and the texts of its values."""
     found: list[str] = []
-    values = [(schema, False, False)]  # (value, whether its texts are such, whether its names are a client's)
+    values = [(schema, False, False)]  # (value, whether its texts are literals, whether its names are free)
     while values:
         value, is_literal, is_named = values.pop()
         if isinstance(value, str):
@@ -128,14 +128,14 @@ class GrammarError(RuntimeError):
 
 
 class Mask(NamedTuple):
-    """Where the mask of a row is written. Numpy takes a third of a mask's time to tell an address, so that it is asked once."""
+    """The memory of a row's mask. Its address is kept, because numpy takes a third of a mask's time to tell it."""
 
     words: np.ndarray  # uint32 [⌈vocab / 32⌉]: a bit for each token that may come, the lowest first
     address: int  # of the words, which lie one after the other
 
     @classmethod
     def rows(cls, masks: np.ndarray) -> "list[Mask]":
-        """Those of masks uint32 [M, ⌈vocab / 32⌉], which must outlive them."""
+        """Split masks uint32 [M, ⌈vocab / 32⌉] into rows, which the array must outlive."""
         first, stride = masks.ctypes.data, masks.strides[0]
         return [cls(words, first + row * stride) for row, words in enumerate(masks)]
 
@@ -144,14 +144,14 @@ class Mask(NamedTuple):
 
 
 class Grammar:
-    """How far one answer has got in its grammar. One thread at a time uses it."""
+    """The position of one answer in its grammar, for one thread at a time."""
 
     def __init__(self, matcher: "LLMatcher", vocab_size: int, end_ids: Sequence[int], begins_after: int | None) -> None:
         """begins_after: the token after which the grammar begins; until then no end token may come."""
         self._matcher = matcher
         self._begins_after = begins_after
         self._begin = 0 if begins_after is None else -1  # position in the output from which on the grammar holds
-        self._searched = 0  # tokens of the output among which that position is not
+        self._searched = 0  # tokens of the output that were searched for that position in vain
         self._consumed: list[int] = []
         unended = np.full(-(-vocab_size // 32), 2**32 - 1, dtype=np.uint32)
         for token in end_ids:
@@ -162,15 +162,15 @@ class Grammar:
     def mask(self, output: Sequence[int], may_end: bool = True) -> np.ndarray:
         """uint32 [⌈vocab / 32⌉]: the tokens that may follow `output`, one bit for each, the lowest first.
 
-        `output` holds what this grammar was last asked about, followed by more; or it is shorter by some tokens.
-        may_end: whether an end token may come where the grammar is complete and allows others, too. Raises GrammarError.
+        `output` continues the output of the last call, or is shorter by some tokens.
+        may_end: allow end tokens where the grammar is complete and could go on. Raises GrammarError.
         """
         [mask] = Mask.rows(np.empty_like(self._unended)[None])
         self.write_mask(output, 0, mask, may_end)
         return mask.words
 
     def write_mask(self, tokens: Sequence[int], first: int, mask: Mask, may_end: bool) -> None:
-        """The mask of the output ``tokens[first:]``, as `mask` returns it."""
+        """Write the mask of the output ``tokens[first:]``, as `mask` returns it."""
         if not self._has_begun(tokens, first):
             mask.words[:] = self._unended
             return
@@ -184,8 +184,8 @@ class Grammar:
     def takes(self, tokens: Sequence[int], first: int, token: int) -> bool:
         """True only if the mask of the output ``tokens[first:]`` holds this token, in a fraction of the time of a mask.
 
-        False says nothing of a token that ends an answer, nor where the next bytes are certain: masks, which take little time
-        there, hold only the tokens with which the tokenizer would write them.
+        False decides nothing for a token that ends an answer, nor where the next bytes are certain: masks are fast there, and
+        hold only the tokens with which the tokenizer would write these bytes.
         """
         if token in self._end_ids:
             return False
@@ -194,7 +194,7 @@ class Grammar:
         self._follow(tokens, first + self._begin)
         if self._matcher.compute_ff_bytes() or not self._matcher.try_consume_tokens([token]):
             return False
-        self._consumed.append(token)  # if it does not come after all, `_follow` takes it back
+        self._consumed.append(token)  # `_follow` takes it back if it does not come
         return True
 
     def _has_begun(self, tokens: Sequence[int], first: int) -> bool:
@@ -204,7 +204,7 @@ class Grammar:
         return self._begin >= 0 or self._find_begin(tokens, first)
 
     def _follow(self, tokens: Sequence[int], first: int) -> None:
-        """Have the matcher know ``tokens[first:]``."""
+        """Bring the matcher to ``tokens[first:]``."""
         consumed = self._consumed
         shared = min(len(consumed), len(tokens) - first)
         while shared and consumed[shared - 1] != tokens[first + shared - 1]:
@@ -217,7 +217,7 @@ class Grammar:
             self._matcher.consume_token(tokens[position])
 
     def _find_begin(self, tokens: Sequence[int], first: int) -> bool:
-        """Whether the token after which the grammar begins has come."""
+        """Tell whether the token after which the grammar begins has come."""
         for position in range(min(first + self._searched, len(tokens)), len(tokens)):
             if tokens[position] == self._begins_after:
                 self._begin = position + 1 - first
@@ -239,8 +239,8 @@ class GrammarCompiler:
         self._compiled: OrderedDict[tuple[str, str], LLMatcher] = OrderedDict()
 
     def compile(self, params: StructuredOutputsParams) -> Grammar:
-        """A grammar at its beginning. ValueError in one line if it is malformed, or too large."""
-        from llguidance import LLMatcher  # here: programs that use no grammar do not wait for it, nor need it
+        """Compile a grammar. ValueError in one line if it is malformed, or too large."""
+        from llguidance import LLMatcher  # imported here, because few programs use a grammar
 
         kind, text = params.description()
         tokenizer = self._tokenizer
@@ -270,7 +270,7 @@ class GrammarCompiler:
             return Grammar(matcher.deep_copy(), self._vocab_size, self._end_ids, begins_after)
 
     def _read(self, tokenizer: Tokenizer) -> "LLTokenizer":
-        """Seconds for 129,280 tokens."""
+        """Read the vocabulary, which takes seconds for 129,280 tokens."""
         from llguidance import LLTokenizer, TokenizerWrapper
 
         wrapper = TokenizerWrapper(_Words(tokenizer, self._vocab_size, self._end_ids[0]))
@@ -278,7 +278,7 @@ class GrammarCompiler:
 
 
 class _Words:
-    """The tokens' bytes, as llguidance wants them. Control tokens are no text: only a grammar that names one can reach it."""
+    """The tokens' bytes, as llguidance expects them. Only a grammar that names a control token can reach it."""
 
     def __init__(self, tokenizer: Tokenizer, vocab_size: int, end_id: int) -> None:
         self._plain = tokenizer.plain
@@ -301,21 +301,21 @@ class _Words:
 
 
 def _byte_characters() -> list[str]:
-    """By byte, the characters with which byte-level tokenizers write: the byte's own if it can be printed, else one past 255."""
+    """Return by byte the character that byte-level tokenizers write: the byte's own if printable, else one past 255."""
     alphabet = set(pre_tokenizers.ByteLevel.alphabet())
     others = iter(sorted(character for character in alphabet if ord(character) > 255))
     return [chr(byte) if chr(byte) in alphabet else next(others) for byte in range(256)]
 
 
 def _definition(kind: str, text: str) -> str:
-    """The grammar in llguidance's own notation."""
+    """Translate the grammar into llguidance's own notation."""
     import llguidance
 
     try:
         if kind == "json":
             return llguidance.LLMatcher.grammar_from_json_schema(text, overrides=_JSON_STYLE)
         if kind == "choice":
-            # One word, which an automaton follows. As rules, more than 2,000 choices are refused in the midst of an answer.
+            # One word, which an automaton follows. As rules, more than 2,000 choices would be refused in the middle of an answer.
             texts = (json.dumps(each, ensure_ascii=False) for each in json.loads(text))
             return f"start: CHOICE\nCHOICE: {' | '.join(texts)}"
         return llguidance.grammar_from(kind, text)  # type: ignore[arg-type]
@@ -328,7 +328,7 @@ def _cannot_be_compiled(kind: str, error: str) -> ArgumentError:
 
 
 def _one_line(error: str) -> str:
-    """The first line, and what is wrong with an expression, which comes after a drawing of it."""
+    """Keep the first line, and the reason for a wrong expression, which comes after a drawing of it."""
     first, *rest = error.splitlines() or [""]
     reasons = [line.removeprefix("error: ") for line in rest if line.startswith("error: ")]
     return " ".join([first[:300], *reasons])

@@ -28,8 +28,8 @@ def render_template(
     thinking: bool,
     tools: Sequence[Mapping[str, Any]] | None,
 ) -> list[str | Special]:
-    """The prompt as pieces. Control tokens that the template writes are ``Special``; those spelled in messages or tools are
-    text. Raises MessageError, also for tools that the template would ignore.
+    """Render the prompt as pieces. Control tokens of the template are ``Special``; control tokens spelled in messages or tools
+    are text. Raises MessageError, also for tools that the template would ignore.
     """
     import jinja2
 
@@ -59,7 +59,7 @@ def render_template(
 
 
 def _without_reasoning(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An earlier answer keeps only the text after its reasoning."""
+    """Keep only the text after the reasoning of an earlier answer."""
     if message["role"] != "assistant" or not message.get("content"):
         return message
     return {**message, "content": message["content"].rpartition(END_THINK)[2]}
@@ -67,7 +67,7 @@ def _without_reasoning(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=8)
 def _compile(source: str) -> tuple[Any, frozenset[str]]:
-    """(the template, the variables that it reads), in the environment that transformers gives to chat templates."""
+    """Compile a template in the environment of transformers' chat templates; return it and the variables that it reads."""
     import jinja2.ext
     import jinja2.meta
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -96,7 +96,7 @@ class _Masking:
         unused = (chr(code) for code in _PRIVATE if chr(code) not in taken)
         self._tokenizer = tokenizer
         self._masks = {token: next(unused) for token in tokenizer.special_ids}
-        # Of the tokens that the values do spell.
+        # only of tokens that occur in the values
         self._originals: dict[str, str] = {}
 
     def mask(self, value: Any) -> Any:
@@ -119,7 +119,7 @@ class _Masking:
 
 
 def _private_characters(value: object) -> Iterator[str]:
-    """Those of _PRIVATE in the texts of a value."""
+    """Yield the characters of _PRIVATE in the texts of a value."""
     if isinstance(value, str):
         if not value.isascii():
             yield from _IS_PRIVATE.findall(value)
@@ -146,7 +146,7 @@ def encode_messages(
     tools: Sequence[Mapping[str, Any]] | None = None,
     chat_format: ChatFormat | None = None,
 ) -> list[int]:
-    """Token ids of the prompt for the next assistant turn: those of `conversation_pieces`, whose arguments and errors it has."""
+    """Encode the prompt for the next assistant turn. Arguments and errors are those of `conversation_pieces`."""
     return tokenizer.encode_pieces(conversation_pieces(messages, tokenizer, thinking, tools, chat_format))
 
 
@@ -158,7 +158,7 @@ def conversation_pieces(
     chat_format: ChatFormat | None = None,
     continues: bool = False,
 ) -> Pieces:
-    """The prompt for the next assistant turn, as text and control tokens.
+    """Write the prompt for the next assistant turn, as text and control tokens.
 
     continues: the last message is the beginning of that turn.
     Messages have OpenAI's shape: role, content (text or a list of text parts), tool_calls, tool_call_id,
@@ -182,15 +182,15 @@ def conversation_pieces(
 
 
 def starts_thinking(message: Message, thinking: bool, continues: bool) -> bool:
-    """Whether an answer starts inside of its reasoning; `message` is the conversation's last.
+    """Tell whether an answer starts inside its reasoning; `message` is the conversation's last.
 
-    An answer that continues a message does so if the message has reasoning alone.
+    An answer that continues a message does so if the message has only reasoning.
     """
     return thinking and (not continues or bool(message.get("reasoning_content") and not message.get("content")))
 
 
 def _begun(index: int, turn: Message, thinking: bool) -> Pieces:
-    """The text of an assistant turn that the answer continues."""
+    """Write the text of an assistant turn that the answer continues."""
     if turn["role"] != "assistant" or turn.get("tool_calls"):
         raise MessageError(
             f"messages[{index}] is a message of role {turn['role']!r}; expected an assistant's without calls, to be continued"
@@ -202,7 +202,7 @@ def _begun(index: int, turn: Message, thinking: bool) -> Pieces:
 
 
 def resolve_chat_format(tokenizer: Tokenizer | None, chat_format: ChatFormat | None = None) -> ChatFormat:
-    """The format in which conversations are written: the given one, or else the checkpoint's own.
+    """Choose the format of conversations: the given one, or else the checkpoint's own.
 
     A checkpoint with a chat template uses it ("v3.2-exp"); any other uses "v3.2". Raises ArgumentError for
     "v3.2-exp" without a chat template.
@@ -218,7 +218,7 @@ def resolve_chat_format(tokenizer: Tokenizer | None, chat_format: ChatFormat | N
 
 
 def v32_pieces(messages: Sequence[Message], thinking: bool, tools: Sequence[Mapping[str, Any]] | None = None) -> Pieces:
-    """DeepSeek-V3.2's encoding of a whole conversation, which may also end in an assistant turn.
+    """Write a whole conversation in DeepSeek-V3.2's format. It may also end in an assistant turn.
 
     Only assistant turns after the last user turn keep their reasoning. Two points differ from the published program:
     developer messages before the last user turn are kept, and assistant turns after it may lack reasoning.
@@ -256,7 +256,7 @@ def v32_pieces(messages: Sequence[Message], thinking: bool, tools: Sequence[Mapp
 
 
 def _appendix(turn: Message) -> Pieces:
-    """The sections on tools and on the response format that follow a system or precede a developer text."""
+    """Write the sections on tools and response format, which follow a system text or precede a developer text."""
     pieces: Pieces = []
     if turn.get("tools"):
         pieces += ["\n\n", *tools_pieces(turn["tools"])]
@@ -282,7 +282,7 @@ def _call(index: int, call: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 
 
 def _results(turns: Sequence[Message], start: int) -> list[str]:
-    """The contents of the tool messages from ``start`` on, in the order of the calls that they answer."""
+    """Return the contents of the tool messages from ``start``, in the order of the calls that they answer."""
     end = start
     while end < len(turns) and turns[end]["role"] == "tool":
         end += 1
@@ -301,7 +301,7 @@ def _results(turns: Sequence[Message], start: int) -> list[str]:
 
 
 def _normalized(index: int, message: Message) -> dict[str, Any]:
-    """The message with its content as one text and the arguments of its calls as JSON text. Raises MessageError."""
+    """Return the message with its content as one text and its calls' arguments as JSON text. Raises MessageError."""
     if not isinstance(message, Mapping):
         raise MessageError(f"messages[{index}] is {message!r:.50}; expected an object")
     role = message.get("role")

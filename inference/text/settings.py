@@ -29,7 +29,7 @@ def _is_id(value: Any) -> bool:
 
 
 def _is_added(value: Any) -> bool:
-    """An entry of tokenizer.json's added_tokens. An empty text would be found between any two characters."""
+    """Check an entry of tokenizer.json's added_tokens. An empty text would match between any two characters."""
     return (
         isinstance(value, dict)
         and isinstance(value.get("content"), str)
@@ -62,7 +62,7 @@ _TEMPLATE = _optional(
     lambda value: isinstance(value, str) or _list_of(_is_named_template)(value),
 )
 
-# Keys that are read here, and others that transformers writes: one of a wrong type shows that the file is damaged.
+# Keys that are read here, and other keys of transformers: a wrong type shows that the file is damaged.
 _KINDS: dict[str, dict[str, Kind]] = {
     "tokenizer.json": {
         "added_tokens": Kind("a list of objects with content and id", _list_of(_is_added)),
@@ -89,7 +89,7 @@ _KINDS: dict[str, dict[str, Kind]] = {
 
 
 def read_settings(path: Path) -> dict[str, Any] | None:
-    """The object in one of these files; None if there is no such file.
+    """Read the object in one of these files; None if there is no such file.
 
     Raises TokenizerError for a file that cannot be read, is no JSON object, or has a value of a wrong type.
     """
@@ -111,13 +111,13 @@ def read_settings(path: Path) -> dict[str, Any] | None:
 
 
 def _check_regular(path: Path) -> None:
-    """TokenizerError for a pipe or a device, which may never end."""
+    """Raise TokenizerError for a pipe or a device, which may never end."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise TokenizerError(f"{path}: is not a regular file; expected one")
 
 
 def read_text(path: Path) -> str | None:
-    """The text of a file in UTF-8; None if there is no such file. Raises TokenizerError for anything else."""
+    """Read a text file in UTF-8; None if there is no such file. Raises TokenizerError for anything else."""
     if not path.exists() and not path.is_symlink():
         return None
     _check_regular(path)
@@ -130,18 +130,18 @@ def read_text(path: Path) -> str | None:
 
 
 def token_text(value: Any) -> str | None:
-    """tokenizer_config.json writes a token as its text or as {"content": text, …}."""
+    """Return the text of a token, which tokenizer_config.json writes as it is or as {"content": text, …}."""
     return value.get("content") if isinstance(value, dict) else value
 
 
 def vocabulary_size(directory: Path) -> int | None:
-    """vocab_size of config.json; None if that says nothing, or something that model/checkpoint/config_json.py refuses."""
+    """Return vocab_size of config.json; None if it is missing, or a value that model/checkpoint/config_json.py refuses."""
     size = (read_settings(directory / "config.json") or {}).get("vocab_size")
     return size if type(size) is int else None
 
 
 def end_ids(directory: Path) -> list[int]:
-    """The ids of end tokens in generation_config.json and config.json. TokenizerError for one that the model does not have."""
+    """Return the end tokens of generation_config.json and config.json. TokenizerError for ids outside the vocabulary."""
     config = read_settings(directory / "config.json") or {}
     generation = read_settings(directory / "generation_config.json") or {}
     size = vocabulary_size(directory)
@@ -157,8 +157,8 @@ def end_ids(directory: Path) -> list[int]:
 
 
 def sampling_defaults(directory: Path) -> dict[str, Any]:
-    """The fields of SamplingParams that generation_config.json sets, as vLLM reads them."""
-    if not directory.is_dir():  # a config.json alone, for random weights
+    """Return the fields of SamplingParams that generation_config.json sets, as vLLM reads them."""
+    if not directory.is_dir():  # only a config.json, for random weights
         return {}
     generation = read_settings(directory / "generation_config.json") or {}
     names = ("temperature", "top_p", "top_k", "repetition_penalty")
@@ -166,7 +166,7 @@ def sampling_defaults(directory: Path) -> dict[str, Any]:
 
 
 def read_chat_template(directory: Path, settings: dict[str, Any]) -> str | None:
-    """The Jinja source in chat_template.jinja, or else in tokenizer_config.json, whose content `settings` is."""
+    """Return the Jinja source in chat_template.jinja, or else in tokenizer_config.json, whose content is `settings`."""
     separate = read_text(directory / "chat_template.jinja")
     if separate is not None:
         return separate
@@ -181,7 +181,7 @@ _VOCABULARIES = ("*.model", "*.tiktoken", "vocab.json", "vocab.txt")
 
 
 def build_definition(directory: Path) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """(content of a tokenizer.json, {"bos_token", "eos_token"}) of a checkpoint directory; None without a vocabulary file.
+    """Build (content of a tokenizer.json, {"bos_token", "eos_token"}) of a checkpoint; None without a vocabulary file.
 
     Reads local files only and runs no code of the checkpoint. Raises TokenizerError for files that AutoTokenizer cannot use, and
     for a tokenizer without a backend of the `tokenizers` library.

@@ -23,10 +23,10 @@ ASSISTANT = "<｜Assistant｜>"
 THINK = "<think>"
 END_THINK = "</think>"
 DSML = "｜DSML｜"
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # in the place of bytes that are no character, or not yet
-# Characters from which on the memory that encoding took, some 100 bytes for each, is given back at once.
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # stands for bytes that are not a character, or not yet
+# Longer texts, in characters, give back the memory of their encoding at once: some 100 bytes a character.
 LONG_TEXT = 2**18
-# Characters that are searched for control tokens at a time: up to 8 ms.
+# Characters that one search for control tokens covers, in up to 8 ms.
 _SEARCHED = 2**16
 # Decoding never skips these, whatever the tokenizer file says: the parser of the answer needs them.
 MARKUP = (THINK, END_THINK, DSML)
@@ -76,11 +76,11 @@ class Tokenizer:
 
     @classmethod
     def from_directory(cls, path: str | Path) -> "Tokenizer | None":
-        """The tokenizer of a checkpoint directory, or None if the directory holds none.
+        """Read the tokenizer of a checkpoint directory; None if the directory holds none.
 
-        A checkpoint without ``tokenizer.json`` is read through transformers' AutoTokenizer. The end tokens are those of
-        generation_config.json, config.json and tokenizer_config.json together. Raises TokenizerError, also for a tokenizer that
-        has more ids than the vocabulary in config.json; that one may be larger, for padding.
+        A checkpoint without ``tokenizer.json`` is read through transformers' AutoTokenizer. Its end tokens come
+        from generation_config.json, config.json and tokenizer_config.json together. Raises TokenizerError, also for a tokenizer
+        that has more ids than the vocabulary in config.json, which may be padded.
         """
         directory = Path(path)
         definition = read_settings(directory / "tokenizer.json")
@@ -111,7 +111,7 @@ class Tokenizer:
         return tokenizer
 
     def encode(self, text: str, parse_special: bool = False, at_most: int | None = None) -> list[int]:
-        """Ids of ``text``; no bos is added. Other threads run meanwhile.
+        """Encode ``text`` without a bos token. Other threads run meanwhile.
 
         With ``parse_special``, text that spells a control token becomes that token. That is for prompts written by hand,
         never for what users send. Raises TooManyTokens for more than ``at_most``.
@@ -132,10 +132,10 @@ class Tokenizer:
                 return_memory()
 
     def least_tokens(self, pieces: Sequence[str | Special], parse_special: bool = False) -> int:
-        """A lower bound on the number of tokens of ``encode_pieces``, or of ``encode`` for one text, without encoding.
+        """Return a lower bound on the number of tokens of ``encode_pieces``, or of ``encode`` for one text, without encoding.
 
-        A text has at least its bytes divided by those of the longest token; nothing is known, and 0 returned, for tokenizers that
-        may drop or merge any number of characters.
+        A text has at least as many tokens as its bytes divided by the longest token's. The bound is 0 for tokenizers that may
+        drop or merge any number of characters.
         """
         longest = self._longest_parsed if parse_special else self._longest_plain
         if longest is None:
@@ -146,14 +146,14 @@ class Tokenizer:
         return -(-sum(map(utf8_length, texts)) // longest) + len(pieces) - len(texts)
 
     def encode_prompt(self, text: str, parse_special: bool = False) -> list[int]:
-        """Token ids of a plain text prompt: the bos token, if the checkpoint has one, and the ids of ``text``."""
+        """Encode a plain text prompt: the bos token, if the checkpoint has one, and the ids of ``text``."""
         bos = [] if self.bos_id is None else [self.bos_id]
         return bos + self.encode(text, parse_special)
 
     def encode_pieces(self, pieces: Sequence[str | Special], at_most: int | None = None) -> list[int]:
-        """Ids of text mixed with control tokens. Only ``Special`` pieces become control tokens.
+        """Encode text mixed with control tokens. Only ``Special`` pieces become control tokens.
 
-        Neighbouring texts are joined first, so that the ids are those of the whole string. A control token that this
+        Neighbouring texts are joined first, so that the ids are the whole string's. A control token that this
         tokenizer lacks is encoded as text. Raises TooManyTokens as soon as a text has more than ``at_most``.
         """
         ids: list[int] = []
@@ -170,9 +170,9 @@ class Tokenizer:
         return ids + (self.encode(text, at_most=at_most) if text else [])
 
     def split_special(self, text: str) -> list[str | Special]:
-        """``text`` as pieces for ``encode_pieces``, in which every control token that it spells is a ``Special``.
+        """Split ``text`` into pieces for ``encode_pieces``, with a ``Special`` for every control token that it spells.
 
-        It searches a part of the text at a time, because a search holds the interpreter's lock.
+        Each search covers a part of the text, because it holds the interpreter's lock.
         """
         pieces: list[str | Special] = []
         longest = max(map(len, self.special_ids), default=0)
@@ -180,7 +180,7 @@ class Tokenizer:
         while self.special_ids and position < len(text):
             end = position + _SEARCHED
             found = self._special_pattern.search(text, position, end + longest - 1)
-            if found is None or found.start() >= end:  # there a longer token might be cut
+            if found is None or found.start() >= end:  # a longer token might be cut there
                 position = end
                 continue
             pieces += [text[begun : found.start()], Special(found.group())]
@@ -188,7 +188,7 @@ class Tokenizer:
         return [piece for piece in (*pieces, text[begun:]) if piece]
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """Text of ``ids``. Ids outside the vocabulary (the model's may be padded) give no text.
+        """Decode ``ids``. Ids outside the vocabulary (the model's may be padded) give no text.
 
         ``skip_special_tokens`` keeps ``<think>``, ``</think>`` and ``｜DSML｜``, which the parser of the answer needs.
         """
@@ -199,7 +199,7 @@ class Tokenizer:
         return self._full.decode(kept, skip_special_tokens=False)
 
     def whole_text(self, token: int) -> str | None:
-        """The text of a token that begins where a character begins; None if that depends on the tokens behind it."""
+        """Return the text of a token that begins at a character's first byte; None if it depends on the tokens after it."""
         if token not in self._whole:
             text = self.decode([token])
             self._whole[token] = text if self.is_byte_level and not text.endswith(REPLACEMENT) else None
@@ -224,7 +224,7 @@ class Tokenizer:
 
     @cached_property
     def _longest_parsed(self) -> int | None:
-        """As ``_longest_plain``, with control tokens, which may be told to swallow all spaces around them."""
+        """The same as ``_longest_plain`` with control tokens; None if one may swallow all spaces around it."""
         added = self._definition.get("added_tokens", ())
         if self._longest_plain is None or any(token.get("lstrip") or token.get("rstrip") for token in added):
             return None
@@ -237,21 +237,21 @@ class Tokenizer:
 
 
 def utf8_length(text: str) -> int:
-    """The bytes of a text, which may hold lone surrogates."""
+    """Count the bytes of a text, which may hold lone surrogates."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def _without_surrogates(text: str) -> str:
-    """``text`` with lone surrogates replaced. They come from broken JSON or terminals, and the library raises TypeError."""
+    """Replace lone surrogates, which come from broken JSON or terminals, and for which the library raises TypeError."""
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace") if not text.isascii() else text
 
 
 def longest_token(definition: Mapping[str, Any]) -> int | None:
-    """Bytes of the longest token that encoding plain text can give, added tokens aside; None if there is no such bound.
+    """Return the bytes of the longest token of plain text, without added tokens; None if there is no bound.
 
-    `definition`: a parsed tokenizer.json. There is a bound for byte-level tokenizers, which keep every byte of a text and write it
-    as one character of a fixed alphabet. There is none with a normalizer, which may delete text, or if a byte has no token of its
-    own, so that text may be dropped or become one unknown token.
+    `definition`: a parsed tokenizer.json. Byte-level tokenizers have a bound: they keep every byte of a text and write it as one
+    character of a fixed alphabet. There is none with a normalizer, which may delete text, or if a byte has no token of its own:
+    then text may be dropped or become one unknown token.
     """
     model = definition.get("model") or {}
     vocabulary = model.get("vocab")
@@ -266,7 +266,7 @@ def longest_token(definition: Mapping[str, Any]) -> int | None:
 
 
 def _keeps_every_byte(pre_tokenizer: Any) -> bool:
-    """Whether it turns bytes into the alphabet's characters, and removes none of them."""
+    """Tell whether a pre-tokenizer writes bytes in the alphabet's characters and removes none of them."""
     if not isinstance(pre_tokenizer, Mapping):
         return False
     if pre_tokenizer.get("type") != "Sequence":
@@ -284,8 +284,9 @@ def _keeps_every_byte(pre_tokenizer: Any) -> bool:
 
 
 def return_memory() -> None:
-    """Give freed memory back. The C library keeps it otherwise: 700 MB after a text of 8 MB. Takes up to 30 ms, in which other
-    threads run; does nothing where the C library is not GNU's.
+    """Give freed memory back to the system. Otherwise the C library keeps 700 MB after a text of 8 MB.
+
+    It takes up to 30 ms, in which other threads run, and does nothing where the C library is not GNU's.
     """
     if (trim := _malloc_trim()) is not None:
         trim(0)

@@ -4,15 +4,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_MOST_REFERENCES = 16  # that are followed to find a type: a schema may refer to itself
+_MOST_REFERENCES = 16  # followed to find a type, because a schema may refer to itself
 _EXACT = 2**53  # floats up to here are whole numbers exactly
-# Models wrap the arguments in one of these now and then.
+# Models sometimes wrap all arguments in one of these.
 _WRAPPERS = ("arguments", "input")
 _NO_JSON = object()
 
 
 class ToolSchema:
-    """What the schema of a function says of its arguments; without a schema, nothing is repaired."""
+    """The schema of a function's arguments, which repairs them. Without a schema nothing is repaired."""
 
     def __init__(self, schema: Any = None) -> None:
         self._schema: Mapping[str, Any] = schema if isinstance(schema, Mapping) else {}
@@ -20,20 +20,20 @@ class ToolSchema:
         self._properties: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
 
     def is_text(self, name: str) -> bool:
-        """Whether any text is a value for this parameter, as far as is known."""
+        """Tell whether any text is a value for this parameter, as far as is known."""
         types = self._types(self._properties.get(name))
         return types is None or "string" in types
 
     def may_wrap(self, name: str) -> bool:
-        """Whether a parameter of this name may hold all arguments."""
+        """Tell whether a parameter of this name may hold all arguments."""
         return name in _WRAPPERS and bool(self._properties) and name not in self._properties
 
     def value(self, name: str, text: str, is_string: bool) -> str:
-        """A parameter's value as JSON. Numbers keep their spelling, but for a whole number where the schema wants one."""
+        """Write a parameter's value as JSON. Numbers keep their spelling, unless the schema expects a whole number."""
         return _value(text, is_string, self._types(self._properties.get(name)))
 
     def unwrapped(self, text: str) -> str | None:
-        """The arguments that a wrapping parameter's text holds; None if they are not this function's."""
+        """Read the arguments in a wrapping parameter's text; None if they are not this function's."""
         value = _parse(text)
         if isinstance(value, str):
             text, value = value, _parse(value)
@@ -44,7 +44,7 @@ class ToolSchema:
         )
 
     def body(self, text: str) -> str | None:
-        """The arguments that are given as one JSON object; None for another text."""
+        """Read arguments that are one JSON object; None for another text."""
         values = _parse(text)
         if not isinstance(values, dict):
             return None
@@ -55,7 +55,7 @@ class ToolSchema:
         return text.strip() if _same(repaired, values) else _dump(repaired)
 
     def _types(self, schema: Any, references: int = 0) -> frozenset[str] | None:
-        """The names of the JSON types that a schema accepts; None if that is not known."""
+        """Return the names of the JSON types that a schema accepts; None if they are not known."""
         if not isinstance(schema, Mapping):
             return None
         if isinstance(path := schema.get("$ref"), str):
@@ -87,14 +87,14 @@ class ToolSchema:
 
 
 def tool_schemas(tools: Sequence[Mapping[str, Any]] | None) -> dict[str, ToolSchema]:
-    """By name of the function; `tools` has OpenAI's shape."""
+    """Return the schemas by the functions' names; `tools` has OpenAI's shape."""
     functions = [tool.get("function", tool) for tool in tools or () if isinstance(tool, Mapping)]
     named = [each for each in functions if isinstance(each, Mapping) and isinstance(each.get("name"), str)]
     return {each["name"]: ToolSchema(each.get("parameters")) for each in named}
 
 
 def is_object(text: str) -> bool:
-    """Whether a text is a JSON object."""
+    """Tell whether a text is a JSON object."""
     return isinstance(_parse(text), dict)
 
 
@@ -172,7 +172,7 @@ class CallWriter:
         return "".join(self._written)
 
     def take(self) -> str:
-        """What has been written since the last call."""
+        """Return what has been written since the last call."""
         new, self._taken = self._written[self._taken :], len(self._written)
         return "".join(new)
 
@@ -187,7 +187,7 @@ class CallWriter:
             self._value = []
 
     def add(self, text: str) -> None:
-        """A part of the open parameter's value."""
+        """Add a part of the open parameter's value."""
         if self._value is not None:
             self._value.append(text)
         elif text:
@@ -221,7 +221,7 @@ class CallWriter:
         return whole is not None
 
     def cut(self) -> None:
-        """End the call in the midst of a value: its arguments stay incomplete, so that nobody can take them for whole."""
+        """End the call in the middle of a value. Its arguments stay incomplete JSON, so that no one takes them for whole."""
         self._write_wrapper()
         if self._value is not None:
             text = "".join(self._value)

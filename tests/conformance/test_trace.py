@@ -31,7 +31,7 @@ from support.oracle import Case, make_oracle, random_tokens
 
 ROOT = Path(__file__).resolve().parents[2]
 # Largest relative error of a token's row in fp32, at any stage; 9e-6 was measured with the demo. The first token has one index
-# score, a sum of heads that may nearly cancel, so a row of these scores alone counts as at least a tenth of the median one.
+# score, a sum of heads that may nearly cancel. So the norm of a row of index scores is at least a tenth of the median norm.
 CLOSE = 2e-5
 OURS_ALONE = {"latent_record", "index_record"}
 

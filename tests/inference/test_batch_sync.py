@@ -1,4 +1,4 @@
-"""Batches on the other ranks: whatever happens to a request, each step finds its tokens and pages there."""
+"""On other ranks each step finds a request's tokens and pages, whatever happened to the request."""
 
 import random
 from dataclasses import replace
@@ -18,7 +18,7 @@ def make_request(id: int, rng: random.Random) -> Request:
 
 
 def admit(request: Request, rng: random.Random) -> None:
-    """Give it pages for all its tokens so far, some of which count as computed (a reused prefix)."""
+    """Give a request pages for all its tokens so far; some count as computed (a reused prefix)."""
     request.pages[:] = rng.sample(range(10_000), -(-len(request.tokens) // 64))  # in place: the same list object stays
     request.admission += 1
     request.computed = rng.randrange((len(request.tokens) - 1) // 64 + 1) * 64
@@ -38,7 +38,7 @@ def test_followers_see_the_same_batches(monkeypatch, seed, kept):
             admit(rng.choice(requests), rng)  # as after a preemption: it has other pages now
         chosen = rng.sample(requests, rng.randint(1, 8))
         batch = Batch.of([(request, rng.randint(1, request.remaining)) for request in chosen])
-        if max(batch.counts) == 1 and rng.random() < 0.5:  # its input tokens are on the device alone
+        if max(batch.counts) == 1 and rng.random() < 0.5:  # its input tokens are only on the device
             batch = replace(batch, sampled_rows=tuple(rng.sample(range(20), len(batch.requests))))
         seen = decoder.decode(encoder.encode(batch), batch.decodes)
         assert seen.sampled_rows == batch.sampled_rows

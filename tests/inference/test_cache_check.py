@@ -122,7 +122,7 @@ def swap_pages(llm: LLM, one: int, other: int) -> None:
 
 
 def swap_everything(llm: LLM, one: int, other: int) -> None:
-    """With all that is beside the entries, as if the pages had each other's numbers."""
+    """Swap two pages' entries, stamps and hashes, as if the pages had each other's numbers."""
     swap_pages(llm, one, other)
     stamps = check_of(llm).stamps
     both = [one, other]
@@ -212,7 +212,7 @@ def test_reused_pages_are_verified_before_their_first_token(name: str, llm: LLM,
 
 
 def test_a_page_that_is_registered_too_early(llm: LLM) -> None:
-    """Its entries are written by a later chunk, or never: here by no step at all."""
+    """A page is registered although no step writes its entries."""
     pool, prompt = llm.engine.pool, PROMPTS[2]
     pages = pool.allocate(2)
     first = pool.register(pages[0], 0, prompt[:64])
@@ -253,7 +253,7 @@ def test_a_page_that_two_requests_hold(llm: LLM, monkeypatch: pytest.MonkeyPatch
 def test_a_launch_that_is_skipped_leaves_a_stale_entry(
     which: str, when: str, llm: LLM, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """In one layer, once. The page held other entries before, so what is stale looks like an entry."""
+    """One launch of one layer is skipped. The page held other entries before, so a stale entry looks valid."""
     if llm.device.type == "cuda" and (when == "decode" or hasattr(attention, "norm_and_cache")):
         pytest.skip("a launch in a graph cannot be left out once, and a fused one not for one of the caches")
     module, name = {"latent": (attention, "write_latent_cache"), "index key": (indexer, "write_index_cache")}[which]
@@ -277,7 +277,7 @@ def test_a_launch_that_is_skipped_leaves_a_stale_entry(
 
 
 def test_a_wrong_entry_of_the_block_table(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the device alone: the host's list of pages is right."""
+    """Only the device's block table is wrong: the host's list of pages is right."""
     a, b = (llm.engine.requests.from_tokens(prompt, GREEDY) for prompt in PROMPTS[:2])
     graphs = llm.engine.runner.graphs
 
@@ -310,7 +310,7 @@ def test_an_entry_of_another_request_is_named(llm: LLM, tmp_path: Path) -> None:
 
 
 def test_after_a_preemption(llm: LLM) -> None:
-    """The request comes back to its own pages, of which one has changed meanwhile."""
+    """A preempted request comes back to its own pages; one of them has changed meanwhile."""
     request = llm.engine.requests.from_tokens(PROMPTS[0], GREEDY)
 
     def preempt() -> None:
@@ -325,7 +325,7 @@ def test_after_a_preemption(llm: LLM) -> None:
 
 
 def test_no_false_alarms(plain: LLM, llm: LLM, tmp_path: Path) -> None:
-    """Chunks, reuse, preemption, cancelled requests, steps ahead and scoring; the answers are those without checks."""
+    """Chunks, reuse, preemption, cancelling, steps ahead and scoring raise no alarm and change no answer."""
     params = SamplingParams(temperature=0, max_tokens=20, ignore_eos=True)
     expected = [completion.token_ids for completion in plain.generate(PROMPTS, params)]
     found = [c.token_ids for c in llm.generate(PROMPTS, params)]

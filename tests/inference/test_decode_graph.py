@@ -111,7 +111,7 @@ def test_the_engine_uses_them_where_it_can(checkpoint: Path, monkeypatch: pytest
 def test_a_step_is_launched_ahead_once_its_bucket_is_settled(
     checkpoint: Path, broken: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By whether it has a graph, or was tried twice in vain: others are launched when the tokens before them are read."""
+    """Steps are launched ahead if their bucket has a graph, or if two captures failed. Others wait for the earlier tokens."""
     llm, launched = load(checkpoint, True), list[tuple[int, bool]]()
     engine = llm.engine
     assert isinstance(engine.runner, Runner) and engine.runner.graphs is not None
@@ -130,7 +130,7 @@ def test_a_step_is_launched_ahead_once_its_bucket_is_settled(
         engine.add_request(prompt, replace(GREEDY, max_tokens=count))
     while engine.has_work:
         engine.step()
-    first = 2 + broken  # steps of a bucket that nobody launches ahead
+    first = 2 + broken  # steps of a bucket that is not launched ahead
     for rows, steps in ((3, 11), (2, 8)):
         ahead = [each for tokens, each in launched[1:] if tokens == rows]
         assert ahead[:first] == [False] * first and all(ahead[first:]), (rows, ahead)

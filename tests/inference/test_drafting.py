@@ -1,4 +1,4 @@
-"""The runner's drafts against the same passes over one sequence alone, and what they leave of the caches."""
+"""The runner's drafts equal the same passes over a single sequence, and the caches stay right."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -33,18 +33,18 @@ def model(checkpoint: Path) -> Transformer:
 
 def drafts_alone(model: Transformer, request: Request, drafts: int) -> list[int]:
     """The drafts after all of a request's tokens, computed by a runner of its own in one step."""
-    alone = whole_prompt(request)
-    driver = Driver(make_runner(model, 1), [alone])
-    batch = Batch.of([(alone, len(alone.prompt))])
+    single = whole_prompt(request)
+    driver = Driver(make_runner(model, 1), [single])
+    batch = Batch.of([(single, len(single.prompt))])
     made: list[int] = driver.step(batch, [request.tokens[-1]], [0], drafts)[0].tolist()
     return made
 
 
 def whole_prompt(request: Request) -> Request:
     """A request whose prompt is all that this one has cached."""
-    alone = Request(0, tuple(request.tokens[:-1]), SamplingParams(), max_tokens=50, seed=0)
-    alone.pages = [5, 3, 8, 6, 10]
-    return alone
+    whole = Request(0, tuple(request.tokens[:-1]), SamplingParams(), max_tokens=50, seed=0)
+    whole.pages = [5, 3, 8, 6, 10]
+    return whole
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 64, 1000])
@@ -148,7 +148,7 @@ def test_drafts_beside_prompts_that_are_left_out(model: Transformer) -> None:
 
 @pytest.mark.parametrize("graphs", [False, True], ids=["eager", "graphs"])
 def test_drafts_past_a_requests_pages(model: Transformer, graphs: bool) -> None:
-    """Passes behind its last page write to the scratch page, and nobody else's entries change."""
+    """Passes after its last page write to the scratch page, and no other request's entries change."""
     requests = make_requests(CONFIG.vocab_size)
     driver = Driver(make_runner(model, 5, graphs), requests)
     driver.prompts(1000, 1)
@@ -172,7 +172,7 @@ def test_drafts_past_a_requests_pages(model: Transformer, graphs: bool) -> None:
 
 
 def test_numbers_of_drafts_that_change_share_graphs(model: Transformer) -> None:
-    """A step has the graphs of as many drafts as it verifies or makes, whichever are more; and drafts are as good as alone."""
+    """A step uses the graphs for the drafts that it verifies or makes, whichever are more. Drafts stay as good."""
     driver = Driver(make_runner(model, 5, graphs=True), make_requests(CONFIG.vocab_size))
     runner, made = driver.runner, driver.prompts(40, 2)
     assert runner.graphs is not None
@@ -188,7 +188,7 @@ def test_numbers_of_drafts_that_change_share_graphs(model: Transformer) -> None:
 def test_drafts_are_right_where_graphs_are_given_up(
     model: Transformer, monkeypatch: pytest.MonkeyPatch, refused: int
 ) -> None:
-    """As when a GPU's memory is full: a step is captured twice at most."""
+    """Drafts stay right when a GPU's memory is full: each step is captured at most twice."""
     driver = Driver(make_runner(model, 3, graphs=True), make_requests(CONFIG.vocab_size))
     runner, made = driver.runner, driver.prompts(40, 2)
     assert runner.graphs is not None

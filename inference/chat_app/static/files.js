@@ -41,7 +41,7 @@ async function add(list) {
       if (bytes.includes(0)) throw new Error();
       text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
     } catch (error) {
-      say(`${file.name} is no plain text in UTF-8.`);
+      say(`I can only read text files. Copy the text out of ${file.name} and paste it.`);
       continue;
     }
     const { tokens, room } = await server.count_tokens(text);

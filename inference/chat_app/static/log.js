@@ -142,7 +142,7 @@ function describe(message, growing) {
   if (n.drafted_tokens) parts.push(`${n.drafted_tokens} guessed`);
   if (n.cached_tokens) parts.push(`${thousands(n.cached_tokens)} of ${thousands(n.prompt_tokens)} cached`);
   if (!growing && message.finish === "abort") parts.push("stopped");
-  if (!growing && message.finish === "length") parts.push("cut at the longest answer");
+  if (!growing && message.finish === "length") parts.push("stopped at the length limit");
   return parts.join(" · ");
 }
 

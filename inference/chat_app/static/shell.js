@@ -164,7 +164,7 @@ const away = node("div", "");
 away.id = "dsa-away";
 away.hidden = true;
 away.setAttribute("role", "alert");
-away.textContent = "The server does not answer. This page goes on as soon as it does.";
+away.textContent = "Can't reach the server. Reconnecting …";
 document.body.append(away);
 const LOOK_EVERY = 4000; // milliseconds
 let known = null; // of the server's process: another one does not know this tab's answers

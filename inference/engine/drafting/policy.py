@@ -4,9 +4,8 @@
    layer out, and its requests get no drafts any more.
 2. A prompt that is too long for its answer is not drafted for: the draft layer would take longer than drafts can save.
 3. A request whose two latest steps had no right draft verifies one draft, until one is right.
-4. Drafts have an allowance of tokens. A step with drafts adds the tokens that it gave, and takes those that plain steps would have
-   given in its time, by the table. Plain steps add a small share of theirs. Once it is empty, drafting waits until it is half full.
-
+4. Drafts have an allowance of tokens. A step with drafts adds the tokens that it gave, and takes those of plain steps in its time,
+   by the table. Plain steps add a small share of theirs. Once it is empty, drafting waits until it is half full.
 Rank 0 applies the rules, and each step says to the other ranks what it drafts.
 """
 
@@ -17,24 +16,24 @@ from ...params import Request
 from ..limits import AUTO, MAX_DRAFT_TOKENS, Limits
 from ..scheduling.batch import Batch
 
-_ALLOWANCE = 20.0  # tokens, at most and at the start: 2 % of 1,000
-_SHARE = 0.015  # of the tokens of plain steps
+_ALLOWANCE, _SHARE = 20.0, 0.015  # tokens, at most and at the start: 2 % of 1,000; and for each token of plain steps
+_PROMPTS_COST = 1.5  # of a step with prompts, in place of the table's, for each request whose drafts it verifies
 _MISSES = 2  # steps without a right draft; of the demo's natural answers, 0.05 % of all steps follow such two
 
 
 class Row(NamedTuple):
     device: str
-    layers: int  # at most, of the model
-    requests: int  # at most, of a step
+    layers: int  # at most, of the model; the first rows that fit count
+    requests: int  # at most, of a step; likewise
     costs: tuple[float, ...]  # over a plain step's, with 0, 1, … drafts to verify or make a request; the last are made
 
 
 _CPU, _GPU, _GRAPHS, _ANY = "CPU", "GPU", "GPU with CUDA graphs", 1 << 30
-# The first row that fits counts. Sources: docs/speculation.md.
-TABLE = (
-    Row(_CPU, _ANY, 16, (1.33, 1.57, 2.1, 2.55)),
+TABLE = (  # docs/speculation.md has the sources
+    Row(_CPU, _ANY, 4, (1.33, 1.57, 2.1, 2.55)),
+    Row(_CPU, _ANY, 16, (1.4, 1.8, 2.4)),
     Row(_GRAPHS, 8, 1, (1.5, 1.86, 2.5, 3.1)),
-    Row(_GRAPHS, 8, 4, (1.6, 2.6, 3.0, 3.4)),
+    Row(_GRAPHS, 8, 8, (1.6, 2.6, 3.0, 3.4)),
     Row(_GRAPHS, _ANY, 2, (1.02, 1.44, 1.87)),
     Row(_GRAPHS, _ANY, 8, (1.03, 1.69)),
     Row(_GRAPHS, _ANY, 32, (1.03, 1.57, 2.0, 2.16)),
@@ -42,8 +41,7 @@ TABLE = (
     Row(_GPU, _ANY, 4, (1.4, 1.65, 2.05, 2.4, 2.75)),
     Row(_GPU, _ANY, 16, (1.4, 1.7)),
 )
-# Tokens of a prompt for each token of its longest answer and each layer: half as many as a device computes in the time of a decode
-# step. Beyond that, drafts that halve the answer's time cannot make up for the draft layer's share of the prompt.
+# Tokens of a prompt for each token of its longest answer and each layer: half as many as a device computes in a decode step's time.
 _PROMPT = {_CPU: 8, _GPU: 64, _GRAPHS: 64}
 
 
@@ -54,10 +52,8 @@ class DraftPolicy:
         self._count = count
 
     def choose(self, sequences: int, ready: Sequence[Request]) -> int | None:
-        """How many drafts a step of that many requests makes for each of the `ready` ones, which can have drafts.
-
-        0: the draft layer's entries are written for later drafts. None: it does nothing, and none of them gets drafts any more.
-        """
+        """How many drafts a step of that many requests makes for those that are ready. 0: the draft layer only writes its entries.
+        None: it does nothing, and these requests get no drafts any more."""
         return self._count
 
     def most(self, request: Request) -> int:
@@ -77,7 +73,8 @@ class TableDrafts(DraftPolicy):
 
     def __init__(self, device: str, layers: int) -> None:
         super().__init__(MAX_DRAFT_TOKENS)
-        self.rows = [row for row in TABLE if row.device == device and layers <= row.layers]
+        most = min(row.layers for row in TABLE if row.device == device and row.layers >= layers)
+        self.rows = [row for row in TABLE if (row.device, row.layers) == (device, most)]
         self._longest_prompt = _PROMPT[device] * layers
         self._allowance, self._drafts = _ALLOWANCE, True
         self._misses: dict[Request, int] = {}  # of the latest step's requests: how many steps have had no right draft
@@ -99,14 +96,17 @@ class TableDrafts(DraftPolicy):
         count = len(batch.requests)
         if batch.draft_tokens is None and not batch.draft_counts:
             self._allowance += _SHARE * count
-        elif batch.decodes == count:  # the table does not say what a step with prompts costs
-            costs = self.costs(count) or self.rows[-1].costs
-            self._allowance -= count * costs[min(batch.most_drafts, len(costs) - 1)]
+        else:
+            costs, has_prompts = self.costs(count) or self.rows[-1].costs, batch.decodes < count
+            cost = _PROMPTS_COST if has_prompts else costs[min(batch.most_drafts, len(costs) - 1)]
             before, self._misses = self._misses, {}
-            for request, start in zip(batch.requests, batch.starts, strict=True):
+            for request, start, drafts in zip(
+                batch.requests, batch.starts, batch.draft_counts or [0] * count, strict=True
+            ):
                 given = len(request.tokens) - start - 1
-                self._allowance += given
-                if given == 1 and batch.draft_counts:
+                if drafts or not has_prompts:
+                    self._allowance += given - cost
+                if drafts and given == 1:
                     self._misses[request] = before.get(request, 0) + 1
         self._allowance = min(self._allowance, _ALLOWANCE)
         self._drafts = self._allowance > (0 if self._drafts else _ALLOWANCE / 2)

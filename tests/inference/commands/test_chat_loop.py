@@ -138,7 +138,7 @@ def test_settings_are_those_of_sampling(chat):
     commands = ("/set temperature 0.5", "/set seed 7", "/set --max-new-tokens 3", "/set stop two", "/set top_k 5")
     session, _, err = chat(*commands, "/set", "Hi")
     expected = SamplingParams(temperature=0.5, seed=7, max_tokens=3, stop=("two",), top_k=5)
-    assert session.params == expected and "top_k 5" in err and "cut at its length limit" in err
+    assert session.params == expected and "top_k 5" in err and "stopped at the length limit" in err
     session, *_ = chat("/set seed none", "/set stop none", '/set stop ["a", "b"]', session=session)
     assert (session.params.seed, session.params.stop) == (None, ("a", "b"))
     _, _, err = chat(

@@ -1,7 +1,9 @@
 """--help on a terminal of 80 columns, and the names by which options are called in errors."""
 
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -135,3 +137,20 @@ def test_sampling_options_replace_the_checkpoints_defaults(monkeypatch):
     [params] = seen
     assert (params.temperature, params.top_p, params.top_k, params.min_p) == (0.6, 0.5, 7, 0.1)
     assert (params.repetition_penalty, params.seed, params.max_tokens) == (1.2, 3, 1024)
+
+
+def test_waiting_threads_sleep(monkeypatch):
+    """Set before torch is imported, unless the user has chosen. Importing the program does not import torch."""
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    program = (
+        "import os, sys; from deepseek_v32.inference.commands import cli; cli.run(lambda: None); "
+        "print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules)"
+    )
+
+    def seen(**chosen):
+        command = [sys.executable, "-P", "-c", program]
+        return subprocess.run(command, env=os.environ | chosen, capture_output=True, text=True, check=True).stdout
+
+    assert seen() == f"{cli.SPINS} False\n"
+    assert seen(GOMP_SPINCOUNT="7") == "7 False\n" and seen(OMP_WAIT_POLICY="active") == "None False\n"

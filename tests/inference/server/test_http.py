@@ -49,7 +49,7 @@ def test_state(http):
     assert http.get("/ready").json() == {"status": "ready", "running": 0, "waiting": 0, "seconds_since_step": 0.0}
 
 
-@pytest.mark.parametrize("chat", [False, True], ids=["API alone", "beside the chat"])
+@pytest.mark.parametrize("chat", [False, True], ids=["only the API", "with the chat"])
 def test_paths_and_methods_that_do_not_exist(chat, caplog):
     if chat:
         pytest.importorskip("gradio")
