@@ -12,7 +12,7 @@ from deepseek_v32.inference.commands import bench
 from deepseek_v32.inference.commands.terminal import statistics
 from deepseek_v32.inference.engine.drafting.policy import DraftPolicy
 from deepseek_v32.inference.engine.drafting.speculation import Speculation
-from deepseek_v32.inference.params import Request
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.server.api.health import Measurements
 from deepseek_v32.inference.server.api.metrics import Latencies
 from deepseek_v32.inference.server.service.server_log import ServerLog

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import torch
 
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.running.selection import IgnoredSelections
 from deepseek_v32.inference.engine.scheduling.batch import Batch
-from deepseek_v32.inference.params import Request, SamplingParams
+from deepseek_v32.inference.params import SamplingParams
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.config import Precision
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
@@ -43,7 +44,7 @@ def drafts_alone(model: Transformer, request: Request, drafts: int) -> list[int]
 def whole_prompt(request: Request) -> Request:
     """A request whose prompt is all that this one has cached."""
     whole = Request(0, tuple(request.tokens[:-1]), SamplingParams(), max_tokens=50, seed=0)
-    whole.pages = [5, 3, 8, 6, 10]
+    whole.cache.pages = [5, 3, 8, 6, 10]
     return whole
 
 
@@ -142,8 +143,8 @@ def test_drafts_beside_prompts_that_are_left_out(model: Transformer) -> None:
     first.tokens += [right, 9]
     second.tokens.append(8)
     assert made.tolist() == [drafts_alone(model, each, 3) for each in (first, second)]
-    assert driver.runner.caches[-1].latent[third.pages].isnan().all()
-    assert not driver.runner.caches[0].latent[third.pages[0], :40].isnan().any()
+    assert driver.runner.caches[-1].latent[third.cache.pages].isnan().all()
+    assert not driver.runner.caches[0].latent[third.cache.pages[0], :40].isnan().any()
 
 
 @pytest.mark.parametrize("graphs", [False, True], ids=["eager", "graphs"])
@@ -152,19 +153,19 @@ def test_drafts_past_a_requests_pages(model: Transformer, graphs: bool) -> None:
     requests = make_requests(CONFIG.vocab_size)
     driver = Driver(make_runner(model, 5, graphs), requests)
     driver.prompts(1000, 1)
-    requests[2].pages += [5, 6]  # more than it needs
+    requests[2].cache.pages += [5, 6]  # more than it needs
     driver.requests = requests[::-1]  # so that in a graph, the next step finds another request's pages in its rows
     driver.verify([0, 1, 2], [[1], [1], [1]], [0, 0, 0], 0)
     driver.requests = requests
     # The first request computes position 190 next: its last draft lies in a page that it lacks.
-    requests[0].tokens += [7] * (190 - requests[0].computed)
+    requests[0].tokens += [7] * (190 - requests[0].cache.computed)
     missing = requests[0].remaining - 1
     driver.step(replace(Batch.of([(requests[0], missing)]), logit_counts=(0,)), [], [], 0)
-    requests[0].computed += missing
+    requests[0].cache.computed += missing
     caches = driver.runner.caches
     before = [[tensor.clone() for tensor in (cache.latent, cache.index)] for cache in caches]
     driver.verify([0, 1, 2], [[1], [1], [1]], [0, 0, 0], 4)
-    written = {request.pages[(request.computed - 1) // 64] for request in requests}
+    written = {request.cache.pages[(request.cache.computed - 1) // 64] for request in requests}
     for cache, tensors in zip(caches, before, strict=True):
         for tensor, old in zip((cache.latent, cache.index), tensors, strict=True):
             same = [torch.equal(tensor[p].view(torch.uint8), old[p].view(torch.uint8)) for p in range(PAGES)]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from ..limits import MAX_DRAFT_TOKENS
+from ...config import MAX_DRAFT_TOKENS
 from ..running.captured_step import CapturedStep
 from ..running.decode_graph import Bucket, DecodeGraphs, batch_buckets
 from ..sampling.noise import DraftNoise

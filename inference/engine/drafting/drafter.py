@@ -96,7 +96,7 @@ def sampling_rows(batch: Batch, scratch_page: int, device: torch.device) -> Samp
     longest = longest_context(batch)
     table = np.full((len(batch.sampling), -(-longest // PAGE_SIZE)), scratch_page, dtype=np.int32)
     for row, request in enumerate(batch.sampling):
-        pages = request.pages[: table.shape[1]]
+        pages = request.cache.pages[: table.shape[1]]
         table[row, : len(pages)] = pages
     first = torch.tensor(first_logit_rows(batch), dtype=torch.int64)
     return SamplingRows(first.to(device), torch.from_numpy(table).to(device), longest)
