@@ -29,7 +29,7 @@ LEVELS = {
     """,
     "inference": """
         extensions passages text token_selection trace
-        recording
+        config recording
         completion params
         chat prompts
         engine

@@ -13,7 +13,7 @@ from typer.models import ArgumentInfo, OptionInfo
 
 from ...kernels.errors import ArgumentError
 from ...model.config import Precision
-from ..engine.limits import EngineConfig
+from ..config import EngineConfig
 from ..server.service.server_log import LogLevel, configure_logging
 from ..text.messages import ChatFormat
 from . import loading

@@ -18,9 +18,10 @@ from deepseek_v32.inference.commands.trace import as_lines, as_object, read_laye
 from deepseek_v32.inference.conformance.compare import compare
 from deepseek_v32.inference.conformance.tracer import Tracer, tracing
 from deepseek_v32.inference.distributed.leading_runner import LeadingRunner
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.step import ModelRunner
-from deepseek_v32.inference.params import Request, SamplingParams
+from deepseek_v32.inference.params import SamplingParams
 from deepseek_v32.inference.parts import DEMO
 from deepseek_v32.inference.trace import STAGES, Trace, parse_name
 from deepseek_v32.model.stages import traced

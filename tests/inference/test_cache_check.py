@@ -12,10 +12,10 @@ import torch
 
 from deepseek_v32.inference import LLM, Completion, SamplingParams
 from deepseek_v32.inference.cache_check.check import CacheCheck
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.running import runner as runner_module
 from deepseek_v32.inference.engine.running.scoring import score
 from deepseek_v32.inference.llm import DEMO
-from deepseek_v32.inference.params import Request
 from deepseek_v32.kernels.device import is_hopper
 from deepseek_v32.model import attention, indexer
 from deepseek_v32.model.metadata import PAGE_SIZE
@@ -139,13 +139,15 @@ def caches(llm: LLM) -> Any:
 
 # What goes wrong while requests a (of PROMPTS[0]) and b (PROMPTS[1]) decode, and whose entries it hits.
 WHILE_DECODING: dict[str, tuple[Callable[[LLM, Request, Request], object], str]] = {
-    "byte of a latent": (lambda llm, a, b: flip_byte(caches(llm)[1].latent, a.pages[0]), "a"),
-    "byte of an index key": (lambda llm, a, b: flip_byte(caches(llm)[0].index, a.pages[1]), "a"),
-    "bytes of two pages swapped": (lambda llm, a, b: swap_pages(llm, a.pages[1], b.pages[0]), "ab"),
-    "two pages swapped": (lambda llm, a, b: swap_everything(llm, a.pages[1], b.pages[0]), "ab"),
-    "own pages swapped": (lambda llm, a, b: swap_everything(llm, a.pages[0], a.pages[1]), "a"),
+    "byte of a latent": (lambda llm, a, b: flip_byte(caches(llm)[1].latent, a.cache.pages[0]), "a"),
+    "byte of an index key": (lambda llm, a, b: flip_byte(caches(llm)[0].index, a.cache.pages[1]), "a"),
+    "bytes of two pages swapped": (lambda llm, a, b: swap_pages(llm, a.cache.pages[1], b.cache.pages[0]), "ab"),
+    "two pages swapped": (lambda llm, a, b: swap_everything(llm, a.cache.pages[1], b.cache.pages[0]), "ab"),
+    "own pages swapped": (lambda llm, a, b: swap_everything(llm, a.cache.pages[0], a.cache.pages[1]), "a"),
     "all pages taken by another": (
-        lambda llm, a, b: [swap_everything(llm, x, y) for x, y in zip(a.pages[:2], b.pages[:2], strict=True)],
+        lambda llm, a, b: [
+            swap_everything(llm, x, y) for x, y in zip(a.cache.pages[:2], b.cache.pages[:2], strict=True)
+        ],
         "ab",
     ),
 }
@@ -235,9 +237,9 @@ def test_a_page_that_two_requests_hold(llm: LLM, monkeypatch: pytest.MonkeyPatch
     def give_twice(count: int) -> list[int]:
         pages = allocate(count)
         if count > 1:
-            pool._references[a.pages[0]] += 1
+            pool._references[a.cache.pages[0]] += 1
             pool.release(pages[:1])
-            pages[0] = a.pages[0]
+            pages[0] = a.cache.pages[0]
         return pages
 
     monkeypatch.setattr(pool, "allocate", give_twice)
@@ -284,14 +286,14 @@ def test_a_wrong_entry_of_the_block_table(llm: LLM, monkeypatch: pytest.MonkeyPa
     def spoil() -> None:
         if graphs is not None:
             for bucket in graphs._buckets.values():
-                bucket.inputs._given.table[0, 1] = b.pages[0]  # rows are filled as far as pages are new
+                bucket.inputs._given.table[0, 1] = b.cache.pages[0]  # rows are filled as far as pages are new
             return
         prepare = llm.engine.runner.prepare
 
         def prepare_wrongly(*arguments: Any) -> Any:
             inputs = prepare(*arguments)
             if arguments[0].requests[0] is a:
-                inputs.metadata.block_table[0, 1] = b.pages[0]
+                inputs.metadata.block_table[0, 1] = b.cache.pages[0]
             return inputs
 
         monkeypatch.setattr(llm.engine.runner, "prepare", prepare_wrongly)
@@ -302,7 +304,7 @@ def test_a_wrong_entry_of_the_block_table(llm: LLM, monkeypatch: pytest.MonkeyPa
 
 def test_an_entry_of_another_request_is_named(llm: LLM, tmp_path: Path) -> None:
     a, b = (llm.engine.requests.from_tokens(prompt, GREEDY) for prompt in PROMPTS[:2])
-    run(llm, a, b, after=5, fault=lambda: swap_everything(llm, a.pages[0], b.pages[0]))
+    run(llm, a, b, after=5, fault=lambda: swap_everything(llm, a.cache.pages[0], b.cache.pages[0]))
     assert {(report["request"], report["found_is_of_request"]) for report in reports(tmp_path)} & {
         (a.id, b.id),
         (b.id, a.id),
@@ -315,13 +317,13 @@ def test_after_a_preemption(llm: LLM) -> None:
 
     def preempt() -> None:
         llm.engine.drain()
-        pages = list(request.pages)
+        pages = list(request.cache.pages)
         assert llm.engine.scheduler.preempt_latest() is request
         flip_byte(caches(llm)[1].index, pages[0], 1)
 
     [completion] = run(llm, request, after=5, fault=preempt)
     assert completion.finish_reason == "error" and 5 <= len(completion.token_ids) < 8
-    assert request.admission == 2
+    assert request.cache.admission == 2
 
 
 def test_no_false_alarms(plain: LLM, llm: LLM, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def spoil_and_run(self, batch, *arguments):
         if batch.starts[0] == 0:
             armed = True
         if armed and fault == "byte of a latent" and batch.starts[0] > 135:
-            self.caches[1].latent[batch.requests[0].pages[0], 3] += 1
+            self.caches[1].latent[batch.requests[0].cache.pages[0], 3] += 1
             armed = False
     return run(self, batch, *arguments)
 

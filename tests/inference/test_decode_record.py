@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.config import CacheBudget
 from deepseek_v32.inference.engine.fault import Fault
-from deepseek_v32.inference.engine.limits import CacheBudget
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.running import runner, selection
 from deepseek_v32.inference.engine.running.selection import (
     DecodeRecord,
@@ -21,7 +22,6 @@ from deepseek_v32.inference.engine.running.selection import (
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.sizing import record_bytes
 from deepseek_v32.inference.llm import DEMO
-from deepseek_v32.inference.params import Request
 from deepseek_v32.inference.recording import Recording
 from deepseek_v32.inference.token_selection import TokenSelection
 from deepseek_v32.model.checkpoint.config_json import read_config
@@ -34,7 +34,7 @@ CPU = torch.device("cpu")
 def decodes(rows: int) -> Batch:
     requests = [Request(id, (1,) * 10, SamplingParams(), max_tokens=9, seed=0, inspect=id != 1) for id in range(rows)]
     for request in requests:
-        request.computed = 9
+        request.cache.computed = 9
     return Batch.of([(request, 1) for request in requests])
 
 

@@ -21,9 +21,9 @@ from campaigns.determinism import (
 from campaigns.determinism_mutants import MUTANTS
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.commands.cli import app
+from deepseek_v32.inference.config import EngineConfig
 from deepseek_v32.inference.distributed import model_source
 from deepseek_v32.inference.distributed.model_source import ModelSource
-from deepseek_v32.inference.engine.limits import EngineConfig
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.inference.server.api.health import Measurements
 from deepseek_v32.inference.server.api.metrics import Latencies

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from deepseek_v32.inference.config import AUTO, Limits
 from deepseek_v32.inference.engine.drafting.policy import TABLE, DraftPolicy, Row, TableDrafts, make_policy
-from deepseek_v32.inference.engine.limits import AUTO, Limits
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.scheduling.batch import Batch
-from deepseek_v32.inference.params import Request, SamplingParams
+from deepseek_v32.inference.params import SamplingParams
 
 # The chance that a draft is right, after right ones: of the demo in fp8, and as published for the released weights.
 DEMO, RELEASED = (0.977, 0.873, 0.851, 0.873), (0.956, 0.735, 0.513)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from deepseek_v32.inference import LLM, SamplingParams, StructuredOutputsParams
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.sampling.constraints import EVERY, make_masks, write_needed_masks
-from deepseek_v32.inference.params import Request
 from deepseek_v32.inference.text.grammar import GrammarCompiler, Mask, _byte_characters
 from deepseek_v32.inference.text.tokenizer import END_THINK
 from support.fake_model import AsyncRunner

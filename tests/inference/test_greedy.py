@@ -9,11 +9,11 @@ import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.engine import step
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.running import runner
 from deepseek_v32.inference.engine.running.inputs import SCRATCH_PLACE, StagedTokens
 from deepseek_v32.inference.engine.sampling.graph_tokens import GreedyTokens
 from deepseek_v32.inference.engine.sampling.sampler import Drafts, Sample, sample, sample_tokens
-from deepseek_v32.inference.params import Request
 from deepseek_v32.inference.text.grammar import StructuredOutputsParams
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 

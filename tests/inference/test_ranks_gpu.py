@@ -29,7 +29,7 @@ SIZES = [pytest.param(size, marks=pytest.mark.skipif(size > COUNT, reason=f"need
 WORK = """
 import json, sys
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.model.demo.dialogues import write
+from demo_model.dialogues import write
 
 def main(precision):
     llm = LLM(device="cuda", precision=precision, page_count=4096, max_sequences=16)

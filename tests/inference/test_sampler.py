@@ -11,11 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.sampling import sampler
 from deepseek_v32.inference.engine.sampling.filters import Row, filter_scores, penalise
 from deepseek_v32.inference.engine.sampling.noise import DraftNoise, gumbel
 from deepseek_v32.inference.engine.sampling.sampler import Drafts, Sample, needs_host_sync
-from deepseek_v32.inference.params import Request, SamplingParams
+from deepseek_v32.inference.params import SamplingParams
 from simulation import model as formula
 
 VOCAB = 12

@@ -9,13 +9,13 @@ import torch
 
 from deepseek_v32.inference import LLM, SamplingParams, StructuredOutputsParams
 from deepseek_v32.inference.engine import step
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.running import runner
 from deepseek_v32.inference.engine.running.captured_step import GraphMemory
 from deepseek_v32.inference.engine.running.inputs import DecodeInputs, StagedTokens
 from deepseek_v32.inference.engine.sampling.graph_tokens import GreedyTokens, SamplingGraphs
 from deepseek_v32.inference.engine.sampling.sampler import sample
 from deepseek_v32.inference.engine.scheduling.batch import Batch
-from deepseek_v32.inference.params import Request
 from deepseek_v32.inference.text.grammar import Mask
 
 CPU, VOCAB, ROWS = torch.device("cpu"), 70, 8

@@ -8,8 +8,8 @@ import torch
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.cache_check.check import CacheCheck
+from deepseek_v32.inference.config import CacheBudget, EngineConfig
 from deepseek_v32.inference.engine import sizing
-from deepseek_v32.inference.engine.limits import CacheBudget, EngineConfig
 from deepseek_v32.inference.engine.running.cache import allocate, bytes_per_page
 from deepseek_v32.inference.engine.running.largest_step import (
     largest_step,

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.commands.cli import app
+from deepseek_v32.inference.config import EngineConfig
 from deepseek_v32.inference.distributed.model_source import ModelSource
-from deepseek_v32.inference.engine.limits import EngineConfig
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.model.checkpoint.conversion import convert
 from deepseek_v32.model.checkpoint.load import load_model
@@ -248,7 +248,7 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "size": (lambda v: v["files"][FILE].update(size=1), "bytes; expected the 1 in"),
     "another file": (
         lambda v: v["files"].update(x=v["files"][FILE]),
-        "names 'x'; expected the files of this checkpoint",
+        "names 'x'; expected only files of this checkpoint",
     ),
     "a file less": (lambda v: v["files"].pop(FILE), f"{FILE}': is not in {MANIFEST}"),
     "a tensor less": (lambda v: v["files"][FILE]["tensors"].pop(EMBED), f"tensor '{EMBED}' is here, but not in"),

@@ -12,8 +12,8 @@ Rank 0 applies the rules, and each step says to the other ranks what it drafts.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...params import Request
-from ..limits import AUTO, MAX_DRAFT_TOKENS, Limits
+from ...config import AUTO, MAX_DRAFT_TOKENS, Limits
+from ..request import Request
 from ..scheduling.batch import Batch
 
 _ALLOWANCE, _SHARE = 20.0, 0.015  # tokens, at most and at the start: 2 % of 1,000; and for each token of plain steps

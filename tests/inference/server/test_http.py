@@ -85,7 +85,7 @@ def test_events_of_the_page_whose_values_do_not_fit_are_one_line_in_the_log(capf
     assert "Traceback" not in "".join(capfd.readouterr())
     lines = [each.getMessage() for each in caplog.records if "cannot serve an event" in each.getMessage()]
     assert len(lines) >= 3 and not any("\n" in line for line in lines)
-    traced = [each for each in caplog.records if each.exc_info and each.name.endswith("chat_app.events")]
+    traced = [each for each in caplog.records if each.exc_info and each.name.endswith("chat_app.page")]
     assert len(traced) == len(lines) and all(each.levelno == logging.DEBUG for each in traced)
 
 

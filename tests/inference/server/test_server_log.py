@@ -106,7 +106,7 @@ def test_the_library_installs_no_handler_and_says_nothing():
     program = """
 import logging
 import deepseek_v32.inference
-from deepseek_v32.inference.service import server_log, service
+from deepseek_v32.inference.server.service import server_log, service
 assert logging.getLogger().handlers == []
 [handler] = logging.getLogger("deepseek_v32").handlers
 assert isinstance(handler, logging.NullHandler)
