@@ -52,7 +52,7 @@ class HelpCommand(TyperCommand):
 
 USER_ERROR = 2
 # GNU OpenMP's threads spin for milliseconds at the end of each parallel loop. While other programs use the cores, they spin in the
-# place of the thread that they wait for: the demo wrote 1.3 to 2.7 tokens/s on two busy cores, and 28 to 107 with this count. On two
+# place of the thread that they wait for: on two busy cores the demo wrote 1.3 to 2.7 tokens/s, and 28 to 107 with it. On two
 # idle cores both wrote 100; on 16 idle cores this count costs a third, because waking that many threads takes longer.
 SPINS, FEW_CORES = "1000", 4
 
