@@ -121,7 +121,7 @@ from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.distributed.batch_sync import BatchEncoder
 from deepseek_v32.inference.engine import step
 from deepseek_v32.inference.engine.request_state import RequestState
-from deepseek_v32.inference.engine.scheduler import Scheduler
+from deepseek_v32.inference.engine.scheduling.scheduler import Scheduler
 
 def raise_once(owner, name, number):
     work, calls = getattr(owner, name), iter(range(10**9))
