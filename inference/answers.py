@@ -6,8 +6,8 @@ from ..kernels.errors import check_flags
 from ..model.config import ModelConfig, Precision
 from .completion import Completion, Delta
 from .engine.driver import Driver
+from .engine.request import Request
 from .inspection import recorded
-from .params import Request
 from .text.tokenizer import Tokenizer
 
 

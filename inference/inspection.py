@@ -7,8 +7,8 @@ from functools import partial
 
 from ..model.config import ModelConfig, Precision
 from .completion import Completion, Delta
+from .engine.request import Request
 from .engine.running.cache import row_layout
-from .params import Request
 from .recording import Recording
 from .text.detokenizer import token_texts
 from .text.tokenizer import USER, Tokenizer

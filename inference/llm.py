@@ -11,9 +11,9 @@ from ..model.selection_policy import SelectionPolicy
 from .answers import Answers
 from .chat import ChatCompletion, ChatDelta, ChatReader, Tools, chat_completion
 from .completion import Completion, Delta
+from .config import LIMITS, EngineConfig, unexpected_argument
 from .engine.driver import Driver
 from .engine.engine import EngineStats
-from .engine.limits import LIMITS, EngineConfig, unexpected_argument
 from .engine.request_maker import RequestMaker
 from .engine.running.observer import Model
 from .engine.running.scoring import AnswerScores, all_logits, score_answer

@@ -1,12 +1,11 @@
-"""What goes into the engine: SamplingParams and Request. No tensors."""
+"""How to sample an answer. No tensors."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from ..kernels.errors import ArgumentError
-from ..model.selection_policy import SelectionPolicy
-from .text.grammar import Grammar, StructuredOutputsParams
+from .text.grammar import StructuredOutputsParams
 
 MAX_LOGPROBS = 64  # alternatives per token; bounds the size of an answer, the arithmetic would allow more
 MAX_STOP_STRINGS = 64
@@ -135,69 +134,3 @@ class SamplingParams:
     @property
     def penalised(self) -> bool:
         return self.presence_penalty != 0 or self.frequency_penalty != 0 or self.repetition_penalty != 1
-
-
-@dataclass(eq=False)
-class Request:
-    """One prompt on its way through the engine."""
-
-    # Set once, by RequestMaker.
-    id: int  # rises with the order of arrival
-    prompt: tuple[int, ...]
-    params: SamplingParams
-    max_tokens: int  # params.max_tokens, or fewer if the context holds fewer
-    seed: int  # params.seed, or a random one
-    inspect: bool = False  # record what DSA selects
-    policy: SelectionPolicy | None = None  # an experiment with what DSA selects
-    end_ids: tuple[int, ...] = ()  # the tokens that may not come among the first params.min_tokens ones
-    grammar: Grammar | None = None  # params.structured_outputs, compiled
-    takes_likeliest: bool = field(init=False)  # each token is the likeliest by the model's logits, and no more is asked
-    samples_in_graph: bool = field(init=False)  # a grammar, temperature and noise choose them, and no more is asked
-    # Starts as the prompt. RequestState.push appends each sampled token once it has arrived on the host.
-    tokens: list[int] = field(default_factory=list)
-    # The fields below are set by the scheduler; they are empty or zero while the request waits for admission, unless a comment
-    # says otherwise.
-    pending: int = 0  # tokens that steps in flight sample for this request, and that `tokens` therefore lacks
-    pages: list[int] = field(default_factory=list)
-    # Raised at each admission, also while waiting. During one admission `pages` is only appended to, so a copy of its first n
-    # entries stays right as long as (id, admission) is the same.
-    admission: int = 0
-    computed: int = 0  # leading tokens whose cache entries are written, or will be by the steps in flight
-    # Leading tokens whose entries in the draft layer's caches are written; it may stay behind `computed`.
-    drafted: int = 0
-    cached_pages: int = 0  # leading pages that other requests can reuse
-    prefix_id: int = 0  # PagePool's name for the contents of those pages
-    cached_tokens: int | None = None  # tokens found in reused pages at the first admission; None before it
-    # See prompt_order.py. Leading tokens that were found in the cache when the request began to wait; 0 once it runs.
-    reusable: int = 0
-    skipped: int = 0  # steps in a row that computed nothing of its prompt
-
-    def __post_init__(self) -> None:
-        self.tokens = list(self.prompt)
-        params = self.params
-        plain = params.logprobs is None and not (params.penalised or params.logit_bias)
-        free, early = self.grammar is None and not params.structured_outputs, params.min_tokens > 0
-        self.takes_likeliest = plain and params.greedy and free and not early
-        self.samples_in_graph = plain and not (params.filters and not params.greedy) and not (early and free)
-
-    @property
-    def remaining(self) -> int:
-        """Tokens that still have to go through the model before the next one can be sampled."""
-        return len(self.tokens) + self.pending - self.computed
-
-    @property
-    def shareable(self) -> int:
-        """How many leading tokens have the cache entries of an ordinary request: all, or those before an experiment begins."""
-        return len(self.tokens) if self.policy is None else min(self.policy.start, len(self.tokens))
-
-    @property
-    def output_count(self) -> int:
-        return len(self.tokens) - len(self.prompt)
-
-    @property
-    def output(self) -> list[int]:
-        return self.tokens[len(self.prompt) :]
-
-
-class PromptTooLong(ArgumentError):
-    """The context cannot hold the prompt and what is to be generated."""

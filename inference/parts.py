@@ -12,12 +12,12 @@ import torch
 from ..kernels.errors import ArgumentError
 from ..model.checkpoint.config_json import config_json
 from ..model.config import ModelConfig, Precision
+from .config import AUTO, EngineConfig, Limits
 from .distributed.leader import Leader
 from .distributed.leading_runner import LeadingRunner, count_pages_on_all_ranks, load_on_all_ranks
 from .distributed.model_source import ModelSource
 from .distributed.worker import loading_llm
 from .engine.engine import Engine
-from .engine.limits import AUTO, EngineConfig, Limits
 from .engine.request_maker import RequestMaker
 from .engine.running.observer import Model
 from .engine.running.runner import make_runner

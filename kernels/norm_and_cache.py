@@ -41,10 +41,7 @@ def norm_and_cache(
     widths = {"query": query.shape[1], "latent": latent, "key": keys.shape[1], "key_bias": keys.shape[1]}
     for name, width in widths.items():
         check_tensor(f"norms.{name}", getattr(norms, name), (width,), torch.float32, device)
-    for name, record in (
-        ("latent", latent_record_bytes(latent, rope)),
-        ("keys", index_record_bytes(keys.shape[1])),
-    ):
+    for name, record in (("latent", latent_record_bytes(latent, rope)), ("keys", index_record_bytes(keys.shape[1]))):
         cache = getattr(caches, name)
         check_tensor(f"caches.{name}", cache, (None, None, 1, record), torch.uint8, device)
         if not cache.is_contiguous():

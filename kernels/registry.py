@@ -120,17 +120,11 @@ OPERATIONS: dict[str, tuple[Implementation, ...]] = {
         "norm_and_cache", _cuda("norm_and_cache"), _gpu("gpu.rows"), invariant="norm_and_cache"
     ),
     "absorb_queries": _with_reference(
-        "kv_up_projection",
-        _cuda("kv_up_projection", _BF16),
-        _gpu("gpu.linear", _BF16),
-        invariant="kv_up_projection",
+        "kv_up_projection", _cuda("kv_up_projection", _BF16), _gpu("gpu.linear", _BF16), invariant="kv_up_projection"
     ),
     "expand_values": _with_reference("kv_up_projection", _gpu("gpu.linear", _BF16), invariant="kv_up_projection"),
     "expand_quantize": _with_reference(
-        "kv_up_projection",
-        _cuda("kv_up_projection", _BF16),
-        _gpu("gpu.linear", _BF16),
-        invariant="kv_up_projection",
+        "kv_up_projection", _cuda("kv_up_projection", _BF16), _gpu("gpu.linear", _BF16), invariant="kv_up_projection"
     ),
     "write_latent_cache": _with_reference("cache_write", _tile_row("latent_write"), invariant=True),
     "write_index_cache": _with_reference("cache_write", _tile_row("index_write"), invariant="cache_write"),
@@ -210,11 +204,7 @@ def _allows(name: str, implementation: Implementation) -> bool:
 
 @cache
 def choose_implementation(
-    operation: str,
-    device: torch.device,
-    dtype: torch.dtype,
-    backend: str | Preference,
-    width: int | None = None,
+    operation: str, device: torch.device, dtype: torch.dtype, backend: str | Preference, width: int | None = None
 ) -> Implementation:
     """Return the implementation of `operation` for this device, dtype and width. ValueError, with the reasons, if none fits.
 

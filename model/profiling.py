@@ -7,18 +7,11 @@ replayed CUDA graph has none.
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 
-
-class _InLayer(Protocol):
-    layer: int
-
-
-_Module = TypeVar("_Module", bound=_InLayer)
-_Arguments = ParamSpec("_Arguments")
-_Result = TypeVar("_Result")
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 _NO_RANGE = nullcontext()
 
@@ -45,21 +38,15 @@ def profiler_range(name: str) -> AbstractContextManager[object]:
     return _NvtxRange(name) if torch.cuda.is_initialized() else _NO_RANGE
 
 
-def layer_part(
-    part: str,
-) -> Callable[
-    [Callable[Concatenate[_Module, _Arguments], _Result]], Callable[Concatenate[_Module, _Arguments], _Result]
-]:
+def layer_part(part: str) -> Callable[[_Method], _Method]:
     """Decorate a method of a module with a `layer` number: its calls are the range "layer <number>/<part>"."""
 
-    def decorate(
-        method: Callable[Concatenate[_Module, _Arguments], _Result],
-    ) -> Callable[Concatenate[_Module, _Arguments], _Result]:
+    def decorate(method: _Method) -> _Method:
         @wraps(method)
-        def call(self: _Module, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+        def call(self: Any, *arguments: Any, **named: Any) -> Any:
             with profiler_range(f"layer {self.layer}/{part}"):
                 return method(self, *arguments, **named)
 
-        return call
+        return cast(_Method, call)
 
     return decorate

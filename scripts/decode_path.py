@@ -70,10 +70,10 @@ def executed_files(options: list[str]) -> dict[Path, list[str]]:
         port = free.getsockname()[1]
         free.close()
         out = Path(folder) / "files.json"
-        command = [sys.executable, "-c", TRACER, str(out), entry, "serve", f"--port={port}", *options]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        command = [sys.executable, "-c", TRACER, str(out), entry, "serve", f"--port={port}", "--no-chat", *options]
+        with open(Path(folder) / "log", "w+") as log, subprocess.Popen(command, stdout=log, stderr=log) as server:
             try:
-                wait_for(server, f"http://127.0.0.1:{port}/health")
+                wait_for(server, f"http://127.0.0.1:{port}/health", Path(folder) / "log")
                 server.send_signal(signal.SIGUSR1)
                 body = {"prompt": [5], "max_tokens": 3, "temperature": 0, "stream": True, "ignore_eos": True}
                 request = urllib.request.Request(
@@ -93,14 +93,14 @@ def executed_files(options: list[str]) -> dict[Path, list[str]]:
     return {path: texts for path, texts in paths.items() if path.suffix == ".py" and path.is_relative_to(ROOT)}
 
 
-def wait_for(server: subprocess.Popen[bytes], address: str) -> None:
+def wait_for(server: subprocess.Popen[bytes], address: str, log: Path) -> None:
     while server.poll() is None:
         try:
             with urllib.request.urlopen(address, timeout=5):
                 return
         except OSError:
             time.sleep(0.5)
-    raise SystemExit(f"the server ended with {server.returncode} before it answered")
+    raise SystemExit(f"the server ended with {server.returncode} before it answered: {log.read_text()[-2000:]}")
 
 
 def with_kernel_sources(executed: dict[Path, list[str]]) -> list[Path]:

@@ -10,7 +10,7 @@ from deepseek_v32.inference import extensions
 from support.imports import FOLDERS, PACKAGE, find_modules, import_circle, import_graph, imported_names
 
 MODULES = find_modules(*FOLDERS)
-# The packages of a folder and the modules beside them, by level: each may import itself and those in the lines above it.
+# A folder's packages and modules, by level: each may import itself and the lines above it.
 LEVELS = {
     "model": """
         __init__ errors profiling selection_policy stages
@@ -29,7 +29,7 @@ LEVELS = {
     """,
     "inference": """
         extensions passages text token_selection trace
-        recording
+        config recording
         completion params
         chat prompts
         engine
@@ -94,7 +94,7 @@ def test_imports_point_one_way_between_the_packages_of_a_folder():
 
 @pytest.mark.parametrize("module", MODULES)
 def test_the_core_imports_no_satellite(module):
-    """Neither inside a function nor for a type checker."""
+    """The core imports no satellite, neither inside a function nor for a type checker."""
     folder, place = place_of(module)
     if folder != "inference" or place in SATELLITES:
         return

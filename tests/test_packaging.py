@@ -71,7 +71,7 @@ def test_the_wheel_holds_nothing_else(wheel):
     assert not [name for name in wheel if "__pycache__" in name or "/tests/" in name]
 
 
-# What a user may write first. torch's and numpy's own annotations take ten seconds to read, and say nothing about ours.
+# A user's first script. torch's and numpy's own annotations take ten seconds to read, and say nothing about ours.
 SCRIPT = """\
 from deepseek_v32.inference import LLM, SamplingParams
 

@@ -28,10 +28,10 @@ from ...kernels.registry import choose, choose_implementation
 from ...kernels.types import FOUND_WORDS, Stamps
 from ...model.metadata import PAGE_SIZE
 from ...model.transformer import Transformer
+from ..engine.request import Request
 from ..engine.running.inputs import Inputs
 from ..engine.running.observer import Plan, Setup, StepObserver
 from ..engine.scheduling.batch import Batch
-from ..params import Request
 from .plan import DECODE_WORDS, TRUTHS, CheckPlan, CheckPlanner
 from .report import CacheReports, Mismatch
 
@@ -152,7 +152,7 @@ class CacheCheck(StepObserver):
         used = [batch.starts[row] // self.stamps.page_size for row in range(rows)]
         table = np.zeros((rows, max(used)), np.int32)
         for row, count in enumerate(used):
-            table[row, :count] = batch.requests[row].pages[:count]
+            table[row, :count] = batch.requests[row].cache.pages[:count]
         step, tasks, truths = self._upload(plan.step, plan.reused, plan.reused_truths)
         self._check(torch.from_numpy(table).to(self._device), step, tasks, None, truths)
 

@@ -7,8 +7,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ...kernels.types import COMPARE_HASH, RECORD_HASH
+from ..engine.request import Request
 from ..engine.scheduling.batch import Batch
-from ..params import Request
 
 TRUTH_EVERY = 32  # tokens of a sequence between two comparisons of its chain with its tokens on the host
 TRUTHS = 8  # of them in one step, at most
@@ -68,8 +68,8 @@ class CheckPlanner:
         # A step that takes its tokens from the device has no newly admitted request.
         entries = () if batch.sampled_rows else zip(batch.requests, batch.starts, strict=True)
         for row, (request, start) in enumerate(entries):
-            if self._checked.get(request, 0) != request.admission:
-                self._checked[request] = request.admission
+            if self._checked.get(request, 0) != request.cache.admission:
+                self._checked[request] = request.cache.admission
                 if start:
                     reused += self._reused_tasks(row, start)
                     reused_truths.append((row, start - 1, self.chain(request, start)))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...kernels.types import CHAIN, INDEX, INDEX_BYTES, LATENT, LATENT_BYTES, TOKENS
-from ..params import Request
+from ..engine.request import Request
 from .plan import CheckPlanner
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,9 @@ class CacheReports:
     def _describe(self, mismatch: Mismatch, others: Sequence[Request]) -> dict[str, Any]:
         request, size = mismatch.request, self._page_size
         number = mismatch.position // size
-        page = request.pages[number] if number < len(request.pages) else None  # None: it has given its pages back
+        page = (
+            request.cache.pages[number] if number < len(request.cache.pages) else None
+        )  # None: it has given its pages back
         first = number * size
         return {
             "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -110,8 +112,8 @@ class CacheReports:
             "found_is_of_request": self._owner(mismatch, others),
             "step": mismatch.step,
             "prompt_tokens": len(request.prompt),
-            "admission": request.admission,
-            "pages": list(request.pages),
+            "admission": request.cache.admission,
+            "pages": list(request.cache.pages),
             "tokens_of_page": request.tokens[first : first + size],
         }
 

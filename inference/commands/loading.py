@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...model.checkpoint.config_json import read_config
 from ...model.checkpoint.files import no_directory, parse_object
-from ..engine.limits import EngineConfig
+from ..config import EngineConfig
 from ..text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def summary(llm: "LLM", backend: str) -> str:
     from ...kernels import device as hardware
     from ...kernels.availability import describe
     from ...model.transformer import is_deterministic
-    from ..engine.limits import AUTO
+    from ..config import AUTO
     from ..engine.running.decode_graph import can_capture
 
     operations: dict[str, list[str]] = {}  # by the backend chosen for them

@@ -4,6 +4,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,7 +13,7 @@ from typer.models import ArgumentInfo, OptionInfo
 
 from ...kernels.errors import ArgumentError
 from ...model.config import Precision
-from ..engine.limits import EngineConfig
+from ..config import EngineConfig
 from ..server.service.server_log import LogLevel, configure_logging
 from ..text.messages import ChatFormat
 from . import loading
@@ -22,7 +23,12 @@ if TYPE_CHECKING:
     from ..params import SamplingParams
 
 
-SAMPLING = "Sampling"
+# The groups of options in --help.
+sampling_option = partial(typer.Option, rich_help_panel="Sampling")
+model_option = partial(typer.Option, rich_help_panel="Model")
+hardware_option = partial(typer.Option, rich_help_panel="Hardware")
+engine_option = partial(typer.Option, rich_help_panel="Limits of the engine")
+diagnosis_option = partial(typer.Option, rich_help_panel="Diagnosis")
 # Options whose names differ from the field of SamplingParams that they set.
 OTHER_NAMES = {"max_tokens": "max_new_tokens"}
 
@@ -32,71 +38,44 @@ class SamplingOptions:
     """The command line's SamplingParams. None: the default of generation_config.json, or else of SamplingParams."""
 
     max_new_tokens: Annotated[
-        int,
-        typer.Option(
-            "--max-new-tokens", "--max-tokens", help="Maximum number of tokens of an answer.", rich_help_panel=SAMPLING
-        ),
+        int, sampling_option("--max-new-tokens", "--max-tokens", help="Maximum number of tokens of an answer.")
     ] = 1024
     temperature: Annotated[
         float | None,
-        typer.Option(
-            "--temperature",
-            help="0 always takes the likeliest token. Default: as the checkpoint says, else 1.",
-            rich_help_panel=SAMPLING,
+        sampling_option(
+            "--temperature", help="0 always takes the likeliest token. Default: as the checkpoint says, else 1."
         ),
     ] = None
     top_p: Annotated[
         float | None,
-        typer.Option(
+        sampling_option(
             "--top-p",
             help="Sample from the likeliest tokens whose probabilities add up to this. Default: as the checkpoint says, "
             "else 1.",
-            rich_help_panel=SAMPLING,
         ),
     ] = None
     top_k: Annotated[
-        int | None,
-        typer.Option("--top-k", help="Sample only from the K likeliest tokens; 0: from all.", rich_help_panel=SAMPLING),
+        int | None, sampling_option("--top-k", help="Sample only from the K likeliest tokens; 0: from all.")
     ] = None
     min_p: Annotated[
         float | None,
-        typer.Option(
-            "--min-p",
-            help="Leave out tokens whose probability is below this share of the likeliest token's.",
-            rich_help_panel=SAMPLING,
+        sampling_option(
+            "--min-p", help="Leave out tokens whose probability is below this share of the likeliest token's."
         ),
     ] = None
     presence_penalty: Annotated[
-        float | None,
-        typer.Option(
-            "--presence-penalty", help="Subtracted from the logits of tokens in the answer.", rich_help_panel=SAMPLING
-        ),
+        float | None, sampling_option("--presence-penalty", help="Subtracted from the logits of tokens in the answer.")
     ] = None
     frequency_penalty: Annotated[
-        float | None,
-        typer.Option(
-            "--frequency-penalty",
-            help="Subtracted once for each occurrence in the answer.",
-            rich_help_panel=SAMPLING,
-        ),
+        float | None, sampling_option("--frequency-penalty", help="Subtracted once for each occurrence in the answer.")
     ] = None
     repetition_penalty: Annotated[
         float | None,
-        typer.Option(
-            "--repetition-penalty",
-            help="Divides the logits of tokens in prompt or answer; 1: none.",
-            rich_help_panel=SAMPLING,
-        ),
+        sampling_option("--repetition-penalty", help="Divides the logits of tokens in prompt or answer; 1: none."),
     ] = None
-    seed: Annotated[
-        int | None,
-        typer.Option("--seed", help="The same seed samples the same answer.", rich_help_panel=SAMPLING),
-    ] = None
+    seed: Annotated[int | None, sampling_option("--seed", help="The same seed samples the same answer.")] = None
     stop: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--stop", metavar="TEXT", help="End the answer before this text. Repeatable.", rich_help_panel=SAMPLING
-        ),
+        list[str] | None, sampling_option("--stop", metavar="TEXT", help="End the answer before this text. Repeatable.")
     ] = None
 
     def params(self, default: "SamplingParams | None" = None) -> "SamplingParams":
@@ -111,51 +90,33 @@ class SamplingOptions:
 # kernels.registry has the same type; importing that takes seconds, and --help should not.
 Backend = Literal["auto", "reference", "tile", "cuda"]
 
-# Groups of options in --help.
-MODEL, HARDWARE, ENGINE, DIAGNOSIS = "Model", "Hardware", "Limits of the engine", "Diagnosis"
-
 DeviceOption = Annotated[
-    str | None,
-    typer.Option("--device", help="cpu or cuda. Default: cuda if the machine has a GPU.", rich_help_panel=HARDWARE),
+    str | None, hardware_option("--device", help="cpu or cuda. Default: cuda if the machine has a GPU.")
 ]
 BackendOption = Annotated[
-    Backend,
-    typer.Option(
-        "--backend",
-        help="Kernels to prefer. auto: the fastest implementation of each operation.",
-        rich_help_panel=HARDWARE,
-    ),
+    Backend, hardware_option("--backend", help="Kernels to prefer. auto: the fastest implementation of each operation.")
 ]
 PrecisionOption = Annotated[
     Precision | None,
-    typer.Option(
-        "--precision",
-        help="Default: exact (fp32) on a CPU; on a GPU as the checkpoint is stored, fp8 or bf16.",
-        rich_help_panel=HARDWARE,
+    hardware_option(
+        "--precision", help="Default: exact (fp32) on a CPU; on a GPU as the checkpoint is stored, fp8 or bf16."
     ),
 ]
 TensorParallelOption = Annotated[
     int | None,
-    typer.Option(
-        "--tensor-parallel-size",
-        metavar="N",
-        help="Share the model among 2, 4 or 8 processes, each with a GPU.",
-        rich_help_panel=HARDWARE,
+    hardware_option(
+        "--tensor-parallel-size", metavar="N", help="Share the model among 2, 4 or 8 processes, each with a GPU."
     ),
 ]
 VerifyHashesOption = Annotated[
     bool,
-    typer.Option(
+    model_option(
         "--verify-hashes/--no-verify-hashes",
         help="Compare the files with the checksums in the checkpoint's manifest, if it has one.",
-        rich_help_panel=MODEL,
     ),
 ]
 LogLevelOption = Annotated[
-    LogLevel,
-    typer.Option(
-        "--log-level", help="Log messages of this level and above, on standard error.", rich_help_panel=DIAGNOSIS
-    ),
+    LogLevel, diagnosis_option("--log-level", help="Log messages of this level and above, on standard error.")
 ]
 
 
@@ -165,26 +126,19 @@ class ModelOptions:
 
     model: Annotated[
         Path | None,
-        typer.Option(
+        model_option(
             "--model",
             "--ckpt-path",
             help="Checkpoint directory in the Hugging Face layout. Default: the demo checkpoint of the package.",
-            rich_help_panel=MODEL,
         ),
     ] = None
     config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config", help="Configuration file to use instead of the checkpoint's config.json.", rich_help_panel=MODEL
-        ),
+        Path | None, model_option("--config", help="Configuration file to use instead of the checkpoint's config.json.")
     ] = None
     config_override: Annotated[
         list[str] | None,
-        typer.Option(
-            "--config-override",
-            metavar="KEY=VALUE",
-            help="One value of the configuration, in JSON. Repeatable.",
-            rich_help_panel=MODEL,
+        model_option(
+            "--config-override", metavar="KEY=VALUE", help="One value of the configuration, in JSON. Repeatable."
         ),
     ] = None
     device: DeviceOption = None
@@ -193,35 +147,27 @@ class ModelOptions:
     tensor_parallel_size: TensorParallelOption = None
     decode_graphs: Annotated[
         bool,
-        typer.Option(
-            "--decode-graphs/--no-decode-graphs",
-            help="Run decode steps as CUDA graphs, on a GPU in fp8.",
-            rich_help_panel=HARDWARE,
-        ),
+        hardware_option("--decode-graphs/--no-decode-graphs", help="Run decode steps as CUDA graphs, on a GPU in fp8."),
     ] = True
     check_cache: Annotated[
         bool,
-        typer.Option(
-            "--check-cache",
-            help="Verify what the caches hold; a mismatch ends its request with an error and a report.",
-            rich_help_panel=DIAGNOSIS,
+        diagnosis_option(
+            "--check-cache", help="Verify what the caches hold; a mismatch ends its request with an error and a report."
         ),
     ] = False
     speculative_tokens: Annotated[
         str,
-        typer.Option(
+        engine_option(
             "--speculative-tokens",
             metavar="K|auto|0",
             help="Tokens that the checkpoint's MTP layer drafts in a step, up to 4; auto chooses. The answers stay the same.",
-            rich_help_panel=ENGINE,
         ),
     ] = "auto"
     deterministic: Annotated[
         bool,
-        typer.Option(
+        hardware_option(
             "--deterministic",
             help="Give a request's logits the same bits whatever else runs and however it is chunked. doctor lists the precisions.",
-            rich_help_panel=HARDWARE,
         ),
     ] = False
     verify_hashes: VerifyHashesOption = True
@@ -247,46 +193,29 @@ class ServingOptions(ModelOptions):
 
     max_model_len: Annotated[
         int | None,
-        typer.Option(
-            "--max-model-len",
-            help="Maximum number of tokens of a prompt and its answer together.",
-            rich_help_panel=ENGINE,
-        ),
+        engine_option("--max-model-len", help="Maximum number of tokens of a prompt and its answer together."),
     ] = None
     max_sequences: Annotated[
         int | None,
-        typer.Option(
-            "--max-sequences",
-            "--max-num-seqs",
-            help="Maximum number of requests that run at a time.",
-            rich_help_panel=ENGINE,
-        ),
+        engine_option("--max-sequences", "--max-num-seqs", help="Maximum number of requests that run at a time."),
     ] = None
     max_batch_tokens: Annotated[
         int | None,
-        typer.Option(
-            "--max-batch-tokens",
-            "--max-num-batched-tokens",
-            help="Maximum number of tokens that one step computes.",
-            rich_help_panel=ENGINE,
+        engine_option(
+            "--max-batch-tokens", "--max-num-batched-tokens", help="Maximum number of tokens that one step computes."
         ),
     ] = None
     memory_fraction: Annotated[
         float | None,
-        typer.Option(
+        engine_option(
             "--memory-fraction",
             "--gpu-memory-utilization",
             help="Fraction of the device's memory for weights, caches and working space.",
-            rich_help_panel=ENGINE,
         ),
     ] = None
     chat_format: Annotated[
         ChatFormat | None,
-        typer.Option(
-            "--chat-format",
-            help="How conversations are written. Default: as the checkpoint says.",
-            rich_help_panel=MODEL,
-        ),
+        model_option("--chat-format", help="How conversations are written. Default: as the checkpoint says."),
     ] = None
     log_level: LogLevelOption = "info"
 

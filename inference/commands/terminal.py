@@ -14,8 +14,9 @@ from ..text.answer import AnswerDelta, AnswerParser, AssistantMessage
 
 if TYPE_CHECKING:
     from ..completion import Completion, Delta
+    from ..engine.request import Request
     from ..llm import LLM
-    from ..params import Request, SamplingParams
+    from ..params import SamplingParams
 
 
 # A terminal would carry out a model's escape sequences, and characters that change the direction of writing disguise a line.
@@ -86,7 +87,7 @@ class ReadingLine:
         self.erase()
 
     def show(self) -> None:
-        done, count = self._request.computed, len(self._request.prompt)
+        done, count = self._request.cache.computed, len(self._request.prompt)
         if self._request.output_count or not self._out.isatty() or (count - done <= LONG_PROMPT and not self._shown):
             return
         now = time.perf_counter()

@@ -20,6 +20,7 @@ from ...model.metadata import Selection, context_slots
 from ...model.stages import Rows, Values, traced
 from ...model.transformer import Transformer
 from ..engine.engine import Engine
+from ..engine.request import Request
 from ..engine.running.inputs import Inputs
 from ..engine.running.observer import Plan, StepObserver
 from ..engine.running.runner import Runner
@@ -27,7 +28,6 @@ from ..engine.running.scoring import prompt_steps, raise_observed
 from ..engine.sampling.sampler import draft_noise
 from ..engine.scheduling.batch import Batch
 from ..engine.step import Choices, Step
-from ..params import Request
 from ..trace import MTP_NAMES, Trace, describe_rows, full_name, jsonable
 from .tracer_rows import Part, ascending, assemble, dequantized, read_cache, router_order, untransformed, versions
 
@@ -115,7 +115,7 @@ class Tracer(StepObserver):
     def _read_caches(self, batch: Batch, layers: Iterable[int]) -> None:
         """The context of each request of the step, as the caches hold it."""
         for request, start, count in zip(batch.requests, batch.starts, batch.counts, strict=True):
-            pages = torch.tensor(request.pages, dtype=torch.int32, device=self.runner.device)
+            pages = torch.tensor(request.cache.pages, dtype=torch.int32, device=self.runner.device)
             slots = context_slots(pages, start + count)
             for layer in filter(self._wants, layers):
                 for name, values in read_cache(self.runner.caches[layer], slots, self.config).items():

@@ -5,8 +5,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...model.selection_policy import SelectionPolicy
+from ..engine.request import Request
 from ..engine.scheduling.batch import Batch
-from ..params import Request, SamplingParams
+from ..params import SamplingParams
 
 _KEPT = 1024  # requests that the ranks remember between steps; one that returns after it was dropped is sent whole
 
@@ -53,16 +54,18 @@ class BatchEncoder:
             if request.policy is not None and request.id not in sent:
                 encoded = request.policy.encode()
                 policies += [len(entries), len(encoded), *encoded]
-            admission, known = sent.pop(request.id, (request.admission, 0))
-            if admission != request.admission:  # it was preempted meanwhile and has other pages now
+            admission, known = sent.pop(request.id, (request.cache.admission, 0))
+            if admission != request.cache.admission:  # it was preempted meanwhile and has other pages now
                 known = 0
-            sent[request.id] = (request.admission, len(request.pages))
-            entries.append((request.id, request.admission, start, count, logit_count, draft_count, draft_row, known))
+            sent[request.id] = (request.cache.admission, len(request.cache.pages))
+            entries.append(
+                (request.id, request.cache.admission, start, count, logit_count, draft_count, draft_row, known)
+            )
             is_followed = _is_followed(len(entries) - 1, logit_count, batch.draft_tokens, batch.draft_entries)
             end = start + count - draft_count + is_followed
             tokens += [0] if batch.sampled_rows else request.tokens[start:end] + [0] * draft_count
-            pages += request.pages[known:]
-            page_counts.append(len(request.pages) - known)
+            pages += request.cache.pages[known:]
+            page_counts.append(len(request.cache.pages) - known)
         dropped = list(sent)[: max(len(sent) - max(_KEPT, len(entries)), 0)]
         for id in dropped:
             del sent[id]
@@ -102,8 +105,8 @@ class BatchDecoder:
             # The step does not read earlier tokens: they are in the cache. Zeros stand for those that were never sent.
             request.tokens += [0] * (start + count - len(request.tokens))
             request.tokens[start : start + count] = tokens[token : token + count]
-            request.admission = admission
-            request.pages[known:] = pages[page : page + page_count]
+            request.cache.admission = admission
+            request.cache.pages[known:] = pages[page : page + page_count]
             token, page = token + count, page + page_count
             requests.append(request)
         for id in dropped:

@@ -13,7 +13,8 @@ from ...kernels.errors import ArgumentError
 from ...model.checkpoint.manifest import Progress
 from ...model.metadata import LayerCache
 from ...model.transformer import Transformer
-from ..engine.limits import CacheBudget, Limits
+from ..config import CacheBudget, Limits
+from ..engine.request import Request
 from ..engine.running.cache import fill_synthetic_caches
 from ..engine.running.observer import Model
 from ..engine.running.runner import Runner
@@ -21,7 +22,6 @@ from ..engine.running.selection import SelectionRecorder
 from ..engine.scheduling.batch import Batch
 from ..engine.sizing import check_fits, count_pages
 from ..engine.step import Choices, ModelRunner, Step
-from ..params import Request
 from .batch_sync import BatchEncoder
 from .channel import MessageKind
 from .follower import Follower

@@ -21,7 +21,7 @@ from ...model.parallel.plan import Plan
 from ...model.parallel.shard import build_model
 from ...model.synthetic.weights import fill_synthetic
 from ...model.transformer import Transformer
-from ..engine.limits import AUTO, MAX_DRAFT_TOKENS, EngineConfig
+from ..config import AUTO, MAX_DRAFT_TOKENS, EngineConfig
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from ...kernels.device import check_device
 from ...model.transformer import Transformer
-from ..engine.limits import CacheBudget, Limits
+from ..config import CacheBudget, Limits
 from ..engine.running.cache import fill_synthetic_caches
 from ..engine.running.runner import Runner, make_runner
 from ..engine.running.selection import IgnoredSelections, SelectionRecorder

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ..completion import Delta
-from ..params import Request
 from .engine import Engine
+from .request import Request
 
 
 class Driver:

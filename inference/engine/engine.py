@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from ...model.config import ModelConfig
 from ...model.metadata import PAGE_SIZE
 from ..completion import Delta, FinishReason
-from ..params import Request, SamplingParams
+from ..config import MAX_DRAFT_TOKENS, Limits
+from ..params import SamplingParams
 from ..text.tokenizer import Tokenizer
 from .drafting.policy import make_policy
 from .fault import first_line, log_fault
-from .limits import MAX_DRAFT_TOKENS, Limits
+from .request import Request
 from .request_maker import RequestMaker
 from .request_state import RequestState
 from .running.selection import SelectionRecorder

@@ -1,8 +1,10 @@
 """What is said about a fault: one line to the caller of the request that it ends, and a traceback to the log."""
 
 import logging
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:  # the command line's --help does not wait for torch
+    import torch
 
 
 class Fault(Exception):
@@ -28,13 +30,15 @@ def log_fault(log: logging.Logger, message: str, *arguments: object) -> None:
         return
 
 
-def device_fault(device: torch.device) -> str | None:
+def device_fault(device: "torch.device") -> str | None:
     """The error that every call to a GPU now gives, in one line; None if it works. Waits for the GPU.
 
     Errors like too little memory pass. A kernel that reads a wrong address or fails an assertion ends the process's use of the GPU
     (CUDA Runtime API, cudaErrorIllegalAddress: "the process must be terminated and relaunched").
     """
     if device.type == "cuda":
+        import torch
+
         try:
             torch.cuda.synchronize(device)
         except Exception as error:  # of a type that depends on the version of torch

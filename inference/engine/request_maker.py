@@ -11,12 +11,13 @@ from ...kernels.errors import ArgumentError, check_flags
 from ...model.config import ModelConfig
 from ...model.selection_policy import SelectionPolicy
 from ..chat import Tools
-from ..params import PromptTooLong, Request, SamplingParams
+from ..config import Limits
+from ..params import SamplingParams
 from ..prompts import Conversation, Prompt, each_params, each_prompt, is_conversation, one_prompt
 from ..text.grammar import GrammarCompiler
 from ..text.messages import ChatFormat, encode_messages
 from ..text.tokenizer import Tokenizer
-from .limits import Limits
+from .request import PromptTooLong, Request
 
 
 class RequestMaker:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from ..completion import Completion, Delta, FinishReason, Timings, TokenLogprob, Usage
-from ..params import Request
 from ..text.detokenizer import IncrementalDecoder, StopStrings
 from ..text.tokenizer import Tokenizer
 from ..token_selection import TokenSelection
 from .fault import Fault, log_fault
+from .request import Request
 from .running.selection import SelectionRecorder
 from .sampling.sampler import Sample
 
@@ -81,7 +81,7 @@ class RequestState:
             text="".join(self._text),
             token_ids=request.output,
             finish_reason=self.finish_reason,
-            usage=Usage(len(request.prompt), request.output_count, request.cached_tokens or 0),
+            usage=Usage(len(request.prompt), request.output_count, request.queue.cached_tokens or 0),
             timings=self._timings(),
             logprobs=self._logprobs if request.params.logprobs is not None else None,
             stop_reason=self.stop_reason,

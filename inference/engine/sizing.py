@@ -12,7 +12,7 @@ from ...model.metadata import PAGE_SIZE
 from ...model.mtp import MTPTables
 from ...model.parallel.shard import parameter_bytes
 from ...model.transformer import Transformer
-from .limits import CacheBudget, EngineConfig, Limits, most_rows
+from ..config import CacheBudget, EngineConfig, Limits, most_rows
 from .running.cache import bytes_per_page
 from .running.decode_graph import batch_buckets, context_buckets
 from .running.largest_step import measure_largest_step

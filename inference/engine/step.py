@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from ..params import Request
 from .fault import Fault, log_fault
+from .request import Request
 from .running.selection import SelectionRecorder
 from .sampling.noise import DraftNoise
 from .sampling.sampler import Drafts, Sample, SampledTokens, draft_noise, needs_host_sync, sample, sample_tokens
@@ -296,7 +296,7 @@ class InFlightStep:
         step = self._step
         assert step is not None
         if not step.takes_likeliest and any(
-            request.pending > 1 and needs_host_sync(request.params) for request in self.batch.sampling
+            request.cache.pending > 1 and needs_host_sync(request.params) for request in self.batch.sampling
         ):
             return
         self._sampled = step.sample()

@@ -3,10 +3,11 @@
 import logging
 from itertools import count, product
 
-from ..params import Request, SamplingParams
+from ..params import SamplingParams
 from .drafting.policy import TableDrafts
 from .engine import Engine
 from .fault import log_fault
+from .request import Request
 from .running.decode_graph import DecodeGraphs
 from .scheduling.batch import Batch
 from .step import InFlightStep
@@ -49,12 +50,12 @@ def capture_first_graphs(engine: Engine, graphs: DecodeGraphs | None) -> None:
 
 
 def _batch(ids: list[int], context: int, drafts: int | None, params: SamplingParams, engine: Engine) -> Batch:
-    """A step that verifies and makes so many drafts, with `context` tokens in the cache after it, all on the scratch page."""
+    """A step that verifies and makes that many drafts, with `context` tokens in the cache after it, all on the scratch page."""
     number, rows = len(ids), 1 + (drafts or 0)
     start = context - rows
     requests = [Request(id, (0,) * (start + 1), params, max_tokens=rows, seed=0) for id in ids]
     for request in requests:
-        request.pages = [engine.limits.page_count] * engine.pool.pages_for(context)
+        request.cache.pages = [engine.limits.page_count] * engine.pool.pages_for(context)
     return Batch(
         requests=tuple(requests),
         starts=(start,) * number,

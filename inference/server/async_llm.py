@@ -9,9 +9,10 @@ from ...model.selection_policy import SelectionPolicy
 from ..chat import ChatCompletion, ChatDelta, ChatReader, Tools, chat_completion
 from ..completion import Completion, Delta
 from ..engine.engine import EngineStats
+from ..engine.request import Request
 from ..inspection import recorded
 from ..llm import LLM
-from ..params import Request, SamplingParams
+from ..params import SamplingParams
 from ..prompts import Conversation, Prompt, is_conversation
 from .service.service import Service
 

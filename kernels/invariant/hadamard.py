@@ -14,12 +14,7 @@ def hadamard_transform(x: torch.Tensor, scale: float) -> torch.Tensor:
 
 
 def rotate_quantize(
-    x: torch.Tensor,
-    cos: torch.Tensor,
-    sin: torch.Tensor,
-    interleaved: bool,
-    ue8m0: bool,
-    weights: torch.Tensor | None,
+    x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, interleaved: bool, ue8m0: bool, weights: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     rotated = rotate_index(x, cos, sin, interleaved)
     values, scales = quantize_blocks(hadamard_transform(rotated, x.shape[-1] ** -0.5), ue8m0)

@@ -49,11 +49,7 @@ def stamp_tokens(
 
 
 def _stamp_decodes(
-    tokens: torch.Tensor,
-    positions: torch.Tensor,
-    slots: torch.Tensor,
-    block_table: torch.Tensor,
-    stamps: Stamps,
+    tokens: torch.Tensor, positions: torch.Tensor, slots: torch.Tensor, block_table: torch.Tensor, stamps: Stamps
 ) -> torch.Tensor:
     """`stamp_tokens` for one token of each sequence, in numpy, whose calls cost a fraction of PyTorch's."""
     size, chains = stamps.page_size, stamps.chains.numpy()

@@ -217,12 +217,7 @@ def rotate_quantize_kernel(
 
 
 def rotate_quantize(
-    x: torch.Tensor,
-    cos: torch.Tensor,
-    sin: torch.Tensor,
-    interleaved: bool,
-    ue8m0: bool,
-    weights: torch.Tensor | None,
+    x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, interleaved: bool, ue8m0: bool, weights: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     heads, width = x.shape[1:]
     values = torch.empty(x.shape, dtype=torch.float8_e4m3fn, device=x.device)

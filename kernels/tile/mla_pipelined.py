@@ -133,16 +133,7 @@ def score_right(qr: Any, qt: Any, kr: Any, kt: Any, full: Any, parity: Any, s: A
 
 @T.macro
 def softmax(
-    s: Any,
-    p: Any,
-    top: Any,
-    highest: Any,
-    ref: Any,
-    new: Any,
-    scale: Any,
-    limits: Any,
-    column: Any,
-    causal: bool,
+    s: Any, p: Any, top: Any, highest: Any, ref: Any, new: Any, scale: Any, limits: Any, column: Any, causal: bool
 ) -> None:
     """s = p = 2^(s * scale - new), where `new` is the next reference value. `top` is the true maximum."""
     if causal:

@@ -28,9 +28,9 @@ from typing import Any
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.config import MAX_DRAFT_TOKENS
 from deepseek_v32.inference.engine.drafting.policy import DraftPolicy
 from deepseek_v32.inference.engine.engine import Engine
-from deepseek_v32.inference.engine.limits import MAX_DRAFT_TOKENS
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.model.config import Precision

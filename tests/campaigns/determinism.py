@@ -18,13 +18,14 @@ from typing import Any
 
 import torch
 
+from deepseek_v32.inference.config import EngineConfig
 from deepseek_v32.inference.engine.engine import Engine
-from deepseek_v32.inference.engine.limits import EngineConfig
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.running.runner import Runner, make_runner
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.sizing import resolve_limits
 from deepseek_v32.inference.engine.step import Step
-from deepseek_v32.inference.params import Request, SamplingParams
+from deepseek_v32.inference.params import SamplingParams
 from deepseek_v32.model.transformer import Transformer
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.completion import Delta
-from deepseek_v32.inference.params import Request
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.server.service.service import Service
 
 SECONDS = 60.0  # in which a trial must end

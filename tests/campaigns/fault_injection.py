@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from deepseek_v32.inference.engine.engine import Engine
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.running import runner
-from deepseek_v32.inference.params import Request
 
 from .fault_points import Point
 

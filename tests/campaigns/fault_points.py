@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from deepseek_v32.inference.engine import step
 from deepseek_v32.inference.engine.engine import Engine
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.request_state import RequestState
 from deepseek_v32.inference.engine.running import scoring
 from deepseek_v32.inference.engine.running.decode_graph import DecodeGraphs
@@ -20,7 +21,6 @@ from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.scheduling.pages import PagePool
 from deepseek_v32.inference.engine.scheduling.scheduler import Scheduler
 from deepseek_v32.inference.engine.step import InFlightStep
-from deepseek_v32.inference.params import Request
 from deepseek_v32.inference.server.service import engine_thread, streams
 from deepseek_v32.inference.server.service.server_log import ServerLog
 from deepseek_v32.inference.text.detokenizer import IncrementalDecoder, StopStrings

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from deepseek_v32.inference.completion import TokenLogprob
+from deepseek_v32.inference.config import EngineConfig
 from deepseek_v32.inference.engine.engine import Engine
-from deepseek_v32.inference.engine.limits import EngineConfig
 from deepseek_v32.inference.engine.running.runner import make_runner
 from deepseek_v32.inference.engine.sizing import resolve_limits
 from deepseek_v32.inference.llm import DEMO

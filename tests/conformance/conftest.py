@@ -12,7 +12,7 @@ from deepseek_v32.inference.trace import Trace
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The slow cases first: what one process still does at the end, the others wait for."""
+    """Run slow cases first, so that no process works by itself at the end."""
     items.sort(key=lambda item: "slow" not in item.keywords)
 
 

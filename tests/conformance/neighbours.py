@@ -1,4 +1,4 @@
-"""Other clients of a server, so that what the probe asks is computed in batches with theirs."""
+"""Other clients of a server, so that the probe's requests are computed in batches with theirs."""
 
 import random
 import threading
@@ -16,7 +16,7 @@ VOCABULARY = range(10, 4000)
 
 @contextmanager
 def neighbours(llm: LLM, address: str, count: int) -> Iterator[list[int]]:
-    """Until the end of the context, `count` requests are answered at a time. Yields how many were running, ever so often."""
+    """Keep `count` requests running until the end of the context. Yields the number that ran, at regular intervals."""
     ended = threading.Event()
     running: list[int] = []
 

@@ -19,7 +19,7 @@ def in_chunks(llm: LLM) -> tuple[list[int], Trace]:
 
 
 def with_a_reused_prefix(llm: LLM) -> tuple[list[int], Trace]:
-    """Three pages of the prompt are another request's; then decodes."""
+    """Reuse three pages of another request's prompt, then decode."""
     prefix = text(192)
     llm.generate([*prefix, 1, 2], GREEDY)
     return _last(llm, [prefix + text(30, seed=2)])

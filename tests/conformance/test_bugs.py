@@ -1,4 +1,4 @@
-"""The seeded bugs: each changes what the model says, and leaves nothing behind."""
+"""The seeded bugs: each changes what the model says, and its removal restores the model."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ from golden.bugs.bug import Bug
 
 # Least change of a log-probability. Right engines differ by 1e-5 in exact precision; in fp8 the same engine repeats itself.
 EFFECT = 1e-2
-# Mistakes that anybody may make, of which no public thread was found.
+# Likely mistakes for which no public thread was found.
 WITHOUT_THREAD = {"softmax-in-place-of-relu", "window-attention"}
 SHOWN = [
     pytest.param(bug, precision, id=f"{bug.name}, {precision}")
@@ -29,7 +29,7 @@ def test_a_bug_changes_the_log_probabilities(
     bug: Bug, precision: str, right: Callable[[str], tuple[LLM, Trace]]
 ) -> None:
     llm, trace = right(precision)
-    # A pass of the same length: on processors without AVX-512, a row of a product depends on how many rows there are.
+    # Both passes have one length: without AVX-512, a row of a product depends on the number of rows.
     before = llm.logits(text(20))
     with bug.seed():
         wrong = llm.logits(text()).log_softmax(-1)

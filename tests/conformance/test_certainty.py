@@ -1,4 +1,4 @@
-"""What counts as a certain answer: questions whose answers rounding may change are not asked."""
+"""Golden answers are certain: questions whose answers rounding could change are left out."""
 
 from types import SimpleNamespace
 
@@ -38,7 +38,7 @@ RIGHT = ([5, 6, 7, 8], [9.0, 8.0, 4.1, 9.0])
         ([RIGHT], 4),
         ([([5, 6, 7, 8], [9.5, 7.0, 3.0, 9.0])], 4),  # 3.0 is more than twice 1.1
         ([([5, 6, 7, 8], [9.0, 8.0, 2.0, 9.0])], 2),  # 2.0 is less than twice 2.1
-        ([([5, 6, 7, 8], [9.0, 8.0, 30.0, 9.0])], 2),  # as little steady, although it is surer
+        ([([5, 6, 7, 8], [9.0, 8.0, 30.0, 9.0])], 2),  # as unsteady, although it is surer
         ([([5, 9, 7, 8], [9.0, 8.0, 4.1, 9.0])], 1),  # another token
         ([([5, 6], [9.0, 8.0])], 2),  # an answer that ends
         ([RIGHT, ([5, 6, 7, 8], [2.0, 8.0, 4.1, 9.0])], 0),

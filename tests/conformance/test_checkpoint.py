@@ -76,7 +76,7 @@ def test_it_computes_what_its_narrow_twin_does(wide, tmp_path):
 @pytest.mark.heavy
 @pytest.mark.parametrize("length", [80, pytest.param(2200, marks=pytest.mark.slow)])
 def test_every_stage_of_it_is_transformers(wide, length):
-    """In fp32; the longer text is one that it selects from."""
+    """Stages agree in fp32, for a text that fits in index_topk and for a longer one."""
     llm = LLM(wide, device="cpu", precision="exact", page_count=40, max_model_len=2560)
     assert llm.tokenizer is not None
     text = (ROOT / "docs" / "dsa.md").read_text(encoding="utf-8") * 2
@@ -106,7 +106,7 @@ def test_the_residual_streams_epsilon_shows_if_latents_are_normed_with_it(wide):
 
 
 def test_some_index_heads_count_against_a_token(wide):
-    """Every second one of the last layer, so that a selection matters that attention would not make."""
+    """Every second index head of the last layer has the opposite sign, so selections differ from what attention would choose."""
     name = "model.layers.2.self_attn.indexer.weights_proj.weight"
     with safe_open(DEMO / "model.safetensors", "pt") as demo, safe_open(wide / "model.safetensors", "pt") as made:
         before, after = demo.get_tensor(name), made.get_tensor(name)[:16]

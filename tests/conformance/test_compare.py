@@ -96,7 +96,7 @@ def test_precisions_agree_within_their_rounding(
 
 
 def edited(trace: Trace, name: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Trace:
-    """The stages alone, one of them changed, as another program might have dumped them."""
+    """Return only the stages, one of them changed, as another program might have dumped them."""
     stages = {key: value for key, value in trace.stages.items() if not key.endswith("_record")}
     return Trace(stages | {name: change(stages[name].clone())}, {})
 

@@ -63,7 +63,7 @@ SHORT = ("score-120", "decode-250", "chat-system", "chat-history")
     ids=["demo, some", "demo, all", "wide, some", "wide, all"],
 )
 def test_transformers_gives_the_golden_log_probabilities(checkpoint, names, tokenizer, tmp_path):
-    """Of the wide checkpoint by its narrow twin, the same function."""
+    """The wide checkpoint is tested through its narrow twin, which computes the same function."""
     golden, model = load(checkpoint), DEMO
     if checkpoint == "wide":
         write_twin(tmp_path)
@@ -83,12 +83,12 @@ def test_transformers_gives_the_golden_log_probabilities(checkpoint, names, toke
 
 
 def test_the_text_of_a_token_tells_which_it_is(golden):
-    """Tokens that are parts of a character have one text in common, and a reply names its tokens by their texts."""
+    """Except in scored prompts no token is a part of a character, because such tokens share one text."""
     for item in golden.items:
         for place, token in enumerate(item.answer):
-            beside = item.others[place] if item.others else ()
-            assert item.group == "score" or "\ufffd" not in token + "".join(beside), (item.name, place)
-            assert len({token, *beside}) == 1 + len(beside), (item.name, place)
+            others = item.others[place] if item.others else ()
+            assert item.group == "score" or "\ufffd" not in token + "".join(others), (item.name, place)
+            assert len({token, *others}) == 1 + len(others), (item.name, place)
 
 
 def test_the_prompts_are_what_the_chat_format_writes(golden, tokenizer):
@@ -127,7 +127,7 @@ def test_engines_that_were_held_out_are_right(golden, evidence):
 
 @pytest.mark.parametrize("dense", [False, True])
 def test_sparse_attention_is_told_to_be_on_or_off(golden, dense):
-    """Below the noise of each token as well: dense attention counts on the wide checkpoint alone."""
+    """The verdict tells sparse from dense attention, even below each token's noise. Dense counts only on the wide checkpoint."""
     bug = next(bug for bug in golden.bugs if bug.name == "dense-attention")
     for logprobs in (*golden.rounded, *golden.held_out):
         change = logprobs - golden.logprobs + (bug.change if dense else 0)
@@ -136,7 +136,7 @@ def test_sparse_attention_is_told_to_be_on_or_off(golden, dense):
 
 
 def test_a_bug_counts_from_ten_times_the_noise_of_all_right_engines(golden):
-    """The noise of one log-probability, written out: the largest distance there, or an engine's usual one in its question."""
+    """The noise of a log-probability is the largest distance there, or an engine's usual distance in that question."""
     engines = np.nan_to_num(np.concatenate([golden.rounded, golden.held_out]) - golden.logprobs)
     item = golden.items[1]
     own = golden.slices[item.name]
@@ -153,7 +153,7 @@ def test_a_bug_counts_from_ten_times_the_noise_of_all_right_engines(golden):
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("precision", [0, 1, 2], ids=["bf16", "fp8 indexer", "fp8"])
 def test_an_engine_that_rounds_as_much_in_its_own_way_is_right(golden, precision, seed, evidence):
-    """What rounding changes, but within each question at other tokens."""
+    """Rounding errors of the usual size count as right at any tokens of a question."""
     change, rng = golden.rounded[precision] - golden.logprobs, np.random.default_rng(seed)
     for own in golden.slices.values():
         change[own] = rng.permutation(change[own])
@@ -183,7 +183,7 @@ def test_the_document_has_the_numbers_of_these_files(part):
 
 
 def test_every_known_bug_is_named_by_its_own_answers(golden, evidence):
-    """With noise on top. At most one other bug is named beside it. One that does not count may be within the noise."""
+    """A bug is named although noise is added, with at most one other bug. Bugs that do not count may be within the noise."""
     rng = np.random.default_rng(0)
     for bug in golden.bugs:
         noise = rng.normal(size=len(golden.logprobs)).astype(np.float32) * golden.noises[0] / 2
@@ -196,7 +196,7 @@ def test_every_known_bug_is_named_by_its_own_answers(golden, evidence):
 
 
 def test_a_third_bug_is_far_from_being_named(golden):
-    """From processor to processor, a similarity changes by 0.01."""
+    """With room for what the last bits of another processor's sums change."""
     rooms = {bug.name: room(golden, bug.name) for bug in golden.bugs if golden.counts(bug)}
     assert min(rooms.values()) > 0.05, rooms
 

@@ -1,4 +1,4 @@
-"""Mistakes that no public thread is known for, seeded in the model as the bugs are: their hypotheses name them too."""
+"""Hypotheses also name mistakes without a public thread, seeded in the model like the known bugs."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -33,7 +33,7 @@ def scores(formula: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> See
 
 
 def selecting(change: Callable[[torch.Tensor], torch.Tensor]) -> Seed:
-    """Top-k of change(scores); what is behind a query stays -inf."""
+    """Select the top-k of change(scores); positions after a query stay -inf."""
 
     def make(select: Any) -> Any:
         def patched(logits: torch.Tensor, *arguments: Any, **options: Any) -> Any:

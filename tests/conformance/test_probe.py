@@ -84,7 +84,7 @@ def test_a_full_server():
 
 @pytest.mark.parametrize("thinking", [True, False])
 def test_a_server_is_told_whether_to_think(thinking):
-    """Some engines think by themselves. One that cannot be told is asked without it, from then on at once."""
+    """A server that rejects the field is asked again without it, and later requests leave it out."""
     for server in (Scripted(), Scripted(can_be_told=False)):
         with serving_answers(server) as address:
             client = Client(address)
@@ -122,7 +122,7 @@ def test_without_a_chat_the_model_is_still_judged():
 
 
 def test_tokens_in_the_spelling_of_the_tokenizer():
-    """As mlx-lm 0.32 gives them: any of the likeliest stands for the token of a greedy answer."""
+    """mlx-lm 0.32's form works: any of the likeliest stands for the token of a greedy answer."""
     top = [{"token": token, "logprob": logprob} for token, logprob in (("ĠnaÃ¯", -3.0), ("Ġ", -0.1), ("ï", -4.0))]
     block = {"content": [{"token": "ĠnaÃ¯", "logprob": -3.0, "top_logprobs": top}]}
     answer = {"choices": [{"message": {"content": " "}, "logprobs": block}]}
@@ -132,7 +132,7 @@ def test_tokens_in_the_spelling_of_the_tokenizer():
 
 
 def test_completions_with_the_log_probabilities_of_a_chat():
-    """As llama.cpp gives them, which scores no prompts: echo is passed over."""
+    """llama.cpp's form works: it scores no prompts, so echo is ignored."""
     top = [{"token": token, "logprob": logprob} for token, logprob in ((" a", -0.1), ("b", -3.0))]
     block = {"content": [{"token": " a", "logprob": -0.1, "top_logprobs": top}]}
     with serving_answers(Strange({"choices": [{"text": " a", "logprobs": block}]})) as address:

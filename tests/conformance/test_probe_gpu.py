@@ -17,7 +17,7 @@ SERVERS = [
     for precision, backends in (
         ("exact", ("auto", "reference")),
         ("bf16", ("auto", "reference")),
-        # Both backends of compiled kernels are complete in fp8, so that one of them alone can be preferred.
+        # In fp8 both compiled backends are complete, so either can be the only one.
         ("fp8", ("auto", "reference", "cuda", "tile")),
     )
     for backend in backends

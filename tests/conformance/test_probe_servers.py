@@ -29,7 +29,7 @@ WHOLE = pytest.mark.slow
 
 
 def asked(names: Collection[str], checkpoint: str = "demo") -> Golden:
-    """Golden answers: all, or those of some items."""
+    """Return all golden answers, or only some items'."""
     return only(load(checkpoint), names) if names else load(checkpoint)
 
 
@@ -72,7 +72,7 @@ def test_this_engine_is_right_in_batches_of_32(precision, evidence):
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["exact", "bf16", "fp8"])
 def test_the_wide_checkpoint_is_right(precision, tmp_path, evidence):
-    """With all its heads: the golden answers are those of its narrow twin."""
+    """The wide checkpoint, with all its heads, gives its narrow twin's golden answers."""
     write_wide(tmp_path)
     with serving(LLM(tmp_path, device="cpu", precision=precision, **SIZES)) as address:
         verdict = probed(address, load("wide"))
@@ -93,7 +93,7 @@ def test_the_wide_checkpoint_is_right(precision, tmp_path, evidence):
     ids=["demo, some", "demo, all", "demo, all, bf16", "wide, all", "wide, all, bf16"],
 )
 def test_transformers_is_right(checkpoint, names, dtype, tmp_path, evidence):
-    """Of the wide checkpoint by its narrow twin."""
+    """The wide checkpoint is tested through its narrow twin."""
     model = DEMO
     if checkpoint == "wide":
         write_twin(model := tmp_path)
@@ -105,7 +105,7 @@ def test_transformers_is_right(checkpoint, names, dtype, tmp_path, evidence):
 
 
 def interleaved(q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, **named: Any) -> Any:
-    """What transformers rotates index queries and keys by, with the pairs (2i, 2i + 1)."""
+    """Transformers' rotation of index queries and keys, with the wrong pairs (2i, 2i + 1)."""
     cos, sin = (each.chunk(2, -1)[0].unsqueeze(named.get("unsqueeze_dim", 1)) for each in (cos, sin))
     pairs = [(x[..., 0::2], x[..., 1::2]) for x in (q, k)]
     return tuple(torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2) for a, b in pairs)
@@ -121,7 +121,7 @@ IN_TRANSFORMERS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", IN_TRANSFORMERS)
 def test_a_bug_in_transformers_is_named(name, evidence):
-    """What is known of a bug comes from this engine; here another one has it, in its own code."""
+    """A bug in another engine's own code is named, although the known answers come from this engine."""
     with patch.object(*IN_TRANSFORMERS[name]), serving_answers(Answerer(load_transformers(DEMO))) as address:
         verdict = probed(address, load("demo"))
     evidence("HTTP, transformers", f"{name}, transformers in float32", bug=name, **in_short(verdict))
@@ -134,7 +134,7 @@ ON_NEITHER = sorted({name for name, bug in BUGS.items() if "http" in bug.shows} 
 
 
 def verdict_of(name: str, golden: Golden, model: Path, evidence: Callable[..., None], row: str) -> Verdict:
-    """In bf16, while the known answers are those of exact precision, if the bug shows in both."""
+    """Probe the bug in bf16 if it shows there too; the known answers are from exact precision."""
     precision = next(each for each in ("bf16", "exact", "fp8") if each in BUGS[name].precisions)
     with BUGS[name].seed(), serving(LLM(model, device="cpu", precision=precision, **PLAIN), UNBOUNDED) as address:
         verdict = probed(address, golden)
@@ -147,7 +147,7 @@ def is_named(name: str, verdict: Verdict) -> None:
     assert verdict.named <= 2
 
 
-# By bug: questions that tell it from all others. One answer that several bugs change alike outweighs the rest.
+# By bug: questions that tell it from all others. Else one answer that several bugs change alike outweighs the rest.
 TELLING = {
     "index-rope-interleaved": ("score-700", "decode-180"),
     "chat-thinking-mark-missing": ("chat-system", "chat-turns"),
@@ -156,7 +156,7 @@ TELLING = {
 
 @pytest.mark.parametrize("name", TELLING)
 def test_few_questions_leave_no_doubt(name):
-    """From processor to processor, a similarity changes by 0.01."""
+    """From processor to processor, similarities of other bugs were seen to change by 0.1."""
     assert room(asked(TELLING[name]), name) > 0.5
 
 
@@ -176,7 +176,7 @@ def test_a_bug_is_named(name, names, evidence):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ON_THE_WIDE)
 def test_a_bug_is_named_on_the_wide_checkpoint(name, tmp_path, evidence):
-    """Those that do not count on the demo. The twin computes the same function in a quarter of the time."""
+    """Bugs that do not count on the demo are named here. The twin computes the same function in a quarter of the time."""
     write_twin(tmp_path)
     is_named(name, verdict_of(name, load("wide"), tmp_path, evidence, "HTTP, wide"))
 
@@ -184,7 +184,7 @@ def test_a_bug_is_named_on_the_wide_checkpoint(name, tmp_path, evidence):
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["exact", "bf16", "fp8"])
 def test_a_bug_that_is_dense_attention_is_told_so_on_the_demo(precision, evidence):
-    """Where it is within the noise of each token."""
+    """On the demo dense attention is within each token's noise, and still named."""
     with BUGS["dense-attention"].seed(), serving(LLM(device="cpu", precision=precision, **PLAIN), UNBOUNDED) as address:
         verdict = probed(address, load("demo"))
     evidence("HTTP, dense", f"dense-attention, {precision}", bug="dense-attention", **in_short(verdict))

@@ -130,7 +130,7 @@ def test_only_the_items_fields_are_compared():
 
 
 def test_texts_tell_apart_bugs_that_change_the_same():
-    """Of bugs with the same log-probabilities, the one whose wrong texts the server has is named; without any of them, both are."""
+    """Of two bugs with equal log-probabilities, wrong texts name one. Without wrong texts both are named."""
     values = change(5, EVERYWHERE)
     bugs = tuple(
         KnownBug(name, values, {"chat": {"text": text}}, EVERYWHERE)
@@ -142,7 +142,7 @@ def test_texts_tell_apart_bugs_that_change_the_same():
 
 
 def test_texts_that_a_bug_was_not_asked_for_do_not_tell_it_apart():
-    """A bug of the forward pass is known by its scores alone; a wrong text of a reused prompt speaks neither for nor against it."""
+    """A forward-pass bug is judged only by scores; a wrong text of a reused prompt is no evidence for or against it."""
     values = change(6, ("score",))
     forward = KnownBug("forward", values, {}, ("score",))
     cache = KnownBug("cache", values, {"reuse": {"text": "wrong"}}, ("score", "reuse"))
@@ -154,7 +154,7 @@ def test_texts_that_a_bug_was_not_asked_for_do_not_tell_it_apart():
 
 @pytest.mark.parametrize("size, kind", [(2.0, "bug"), (0.15, "right")])
 def test_a_bug_that_does_not_count_has_to_be_more_similar(size, kind):
-    """Every third of its changes is half of a similarity; those of a faint bug are soon what rounding changes."""
+    """A third of a bug's changes gives half a similarity. For a faint bug, rounding can reach that."""
     bug = KnownBug("faint or not", change(7, EVERYWHERE, size), {}, EVERYWHERE)
     golden = replace(GOLDEN, bugs=(bug,))
     assert golden.counts(bug) == (kind == "bug")
@@ -165,7 +165,7 @@ def test_a_bug_that_does_not_count_has_to_be_more_similar(size, kind):
 
 
 def test_one_token_does_not_name_a_bug_that_does_not_count():
-    """There, rounding may choose the experts that the bug chooses. A bug that counts changes it by more than that."""
+    """At one token, rounding may choose the bug's experts. A bug that counts changes the token by more than that."""
     few = np.zeros_like(RIGHT)
     few[[3, 50, 60, 90]] = 0.45, 0.2, -0.2, 0.2  # up to 9 times the noise
     for factor, kind in ((1, "right"), (10, "bug")):

@@ -8,7 +8,7 @@ from golden.questions import DEMO, WIDE, in_order, parts
 
 @pytest.mark.parametrize("name, sizes", [("demo", DEMO), ("wide", WIDE)])
 def test_the_parts_are_all_questions(name, sizes):
-    """Of each group but two: those of reused prompts belong to these prompts, and conversations are one part."""
+    """Each group is divided, except reused prompts, which stay with their prompts, and conversations, which are one part."""
     items = load(name).items
     for group in ("score", "decode", "batch"):
         own = [item.name for item in items if item.group == group]

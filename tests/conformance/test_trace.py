@@ -18,9 +18,10 @@ from deepseek_v32.inference.commands.trace import as_lines, as_object, read_laye
 from deepseek_v32.inference.conformance.compare import compare
 from deepseek_v32.inference.conformance.tracer import Tracer, tracing
 from deepseek_v32.inference.distributed.leading_runner import LeadingRunner
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.step import ModelRunner
-from deepseek_v32.inference.params import Request, SamplingParams
+from deepseek_v32.inference.params import SamplingParams
 from deepseek_v32.inference.parts import DEMO
 from deepseek_v32.inference.trace import STAGES, Trace, parse_name
 from deepseek_v32.model.stages import traced
@@ -31,7 +32,7 @@ from support.oracle import Case, make_oracle, random_tokens
 
 ROOT = Path(__file__).resolve().parents[2]
 # Largest relative error of a token's row in fp32, at any stage; 9e-6 was measured with the demo. The first token has one index
-# score, a sum of heads that may nearly cancel, so a row of these scores alone counts as at least a tenth of the median one.
+# score, a sum of heads that may nearly cancel. So the norm of a row of index scores is at least a tenth of the median norm.
 CLOSE = 2e-5
 OURS_ALONE = {"latent_record", "index_record"}
 

@@ -1,4 +1,4 @@
-"""The probe's verdict on a server, and what of it the table of scripts/conformance_table.py shows."""
+"""The probe's verdict on a server, and its short form for scripts/conformance_table.py."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def probed(address: str, golden: Golden) -> Verdict:
 
 
 def probed_in_batches(llm: LLM, golden: Golden, sequences: int) -> Verdict:
-    """The verdict on a server of llm that has `sequences` requests to compute at a time, a few of them the probe's."""
+    """Probe a server of llm that computes `sequences` requests at a time, a few of them the probe's."""
     others = max(sequences - len([item for item in golden.items if item.group == "batch"]) - 1, 0)
     with serving(llm) as address, neighbours(llm, address, others) as running:
         verdict = probed(address, golden)
@@ -26,7 +26,7 @@ def probed_in_batches(llm: LLM, golden: Golden, sequences: int) -> Verdict:
 
 
 def replayed(golden: Golden, change: np.ndarray, fields: dict) -> Observation:
-    """A server whose answers are the golden ones, changed so."""
+    """A server that gives the golden answers with the given changes."""
     seen = Observation("replayed")
     for item in golden.items:
         values = iter((golden.logprobs + change)[golden.slices[item.name]].tolist())
@@ -43,7 +43,7 @@ def replayed(golden: Golden, change: np.ndarray, fields: dict) -> Observation:
 def room(golden: Golden, name: str) -> float:
     """How much less similar a third bug is, at least, than one that would be named with a bug and its twin.
 
-    Of replays of the bug's answers, exact and with what rounding to bf16 changes. Negative: three are named.
+    Replays the bug's answers, exact and with bf16 rounding noise. A negative result means that three are named.
     """
     bug = next(bug for bug in golden.bugs if bug.name == name)
     found = []

@@ -199,7 +199,7 @@ def schema_tools(schema):
 
 @pytest.mark.parametrize(("name", "string", "value", "expected"), REPAIRED, ids=lambda value: value[:10])
 def test_types_are_repaired_by_the_schema(name, string, value, expected):
-    """As vLLM's parser of this format repairs them, where its tests say how."""
+    """Types are repaired by the schema as vLLM's parser repairs them, where its tests say how."""
     text = OPEN + invoke(parameter(value, string, name)) + CLOSE
     assert parse_assistant(text, False, schema_tools(SCHEMA)) == message("", f'{{"{name}": {expected}}}')
 
@@ -281,7 +281,7 @@ def test_streaming_gives_what_the_whole_gives_and_never_crashes(text, thinking, 
     for said in (whole.content, total.reasoning_content):
         assert "<｜DSML｜" not in said and "</｜DSML｜" not in said
     if not whole.tool_calls and not thinking:
-        # Broken marks aside, nothing but marks is missing. An invoke without parameters is one of them.
+        # Except for broken marks, only marks are missing. An invoke without parameters is a mark.
         unmarked = MARK.sub("", text)
         if "｜DSML｜" not in unmarked:
             assert "".join(whole.content.split()) == "".join(unmarked.split())

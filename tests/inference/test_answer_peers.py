@@ -1,4 +1,4 @@
-"""What the parsers of vLLM and SGLang promise of this format, in cases of our own: each is what some of their tests ask.
+"""The parser keeps what vLLM's and SGLang's parsers promise of this format. Cases are our own, one for each of their demands.
 
 Read on 2026-11-22: vllm-project/vllm tests/tool_parsers/test_deepseekv32_tool_parser.py (49 tests) and sgl-project/sglang
 test_deepseekv32_detector.py (10), test_deepseekv32_strict_dsml.py (24) and the V3.2 part of test_function_call_parser.py (7).
@@ -30,7 +30,7 @@ TOOLS = {
     "find": {"city": {"type": "string"}},
     "now": {},
 }
-# How a text is divided: into pieces of so many characters, into lines, or not at all.
+# How a text is divided: into pieces of this many characters, into lines, or not at all.
 SIZES = (1, 2, 3, 5, 7, 10, 23)
 
 
@@ -134,7 +134,7 @@ CASES: dict[str, tuple[str, str, str, Calls]] = {
         [("find", {"city": 'She said "no" <i>&</i>\nthen'})],
     ),
     "not Latin": ("S", block(call("find", value("city", "京都"))), "", [("find", {"city": "京都"})]),
-    "values beside the schema": (
+    "values outside the schema": (
         "S",
         block(
             call(
@@ -205,7 +205,7 @@ CASES: dict[str, tuple[str, str, str, Calls]] = {
         FOUND,
     ),
 }
-# Bodies that are no arguments: no call is made of them, and no brackets are closed that the model has left open.
+# Bodies that are not arguments: they become no call, and brackets that the model left open stay open.
 BROKEN = {
     "parameter without marks": f'\n<parameter name="city">Rome</{D}parameter>\n',
     "parameter with half a mark": f'<parameter name="city" string="true">Rome</{D}parameter>',
@@ -213,9 +213,9 @@ BROKEN = {
     "JSON with a bare word": '{"city": Rome}',
     "a list": '["Rome"]',
     "words": "\nlook there please\n",
-    "words behind JSON": '{"city": "Rome"}\nno JSON',
+    "words after JSON": '{"city": "Rome"}\nno JSON',
     "two objects": '{"city": "Rome"} {}',
-    "a stray parameter behind JSON": f'{{"city": "Rome"}}\n<parameter name="x">1</{D}parameter>',
+    "a stray parameter after JSON": f'{{"city": "Rome"}}\n<parameter name="x">1</{D}parameter>',
 }
 # name: (theirs, text, content, calls)
 DIFFERENT: dict[str, tuple[str, str, str, Calls]] = {

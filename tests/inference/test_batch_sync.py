@@ -1,4 +1,4 @@
-"""Batches on the other ranks: whatever happens to a request, each step finds its tokens and pages there."""
+"""On other ranks each step finds a request's tokens and pages, whatever happened to the request."""
 
 import random
 from dataclasses import replace
@@ -7,8 +7,9 @@ import pytest
 
 from deepseek_v32.inference.distributed import batch_sync
 from deepseek_v32.inference.distributed.batch_sync import BatchDecoder, BatchEncoder
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.scheduling.batch import Batch
-from deepseek_v32.inference.params import Request, SamplingParams
+from deepseek_v32.inference.params import SamplingParams
 
 
 def make_request(id: int, rng: random.Random) -> Request:
@@ -18,10 +19,12 @@ def make_request(id: int, rng: random.Random) -> Request:
 
 
 def admit(request: Request, rng: random.Random) -> None:
-    """Give it pages for all its tokens so far, some of which count as computed (a reused prefix)."""
-    request.pages[:] = rng.sample(range(10_000), -(-len(request.tokens) // 64))  # in place: the same list object stays
-    request.admission += 1
-    request.computed = rng.randrange((len(request.tokens) - 1) // 64 + 1) * 64
+    """Give a request pages for all its tokens so far; some count as computed (a reused prefix)."""
+    request.cache.pages[:] = rng.sample(
+        range(10_000), -(-len(request.tokens) // 64)
+    )  # in place: the same list object stays
+    request.cache.admission += 1
+    request.cache.computed = rng.randrange((len(request.tokens) - 1) // 64 + 1) * 64
 
 
 @pytest.mark.parametrize("kept", [2, 1024])
@@ -38,7 +41,7 @@ def test_followers_see_the_same_batches(monkeypatch, seed, kept):
             admit(rng.choice(requests), rng)  # as after a preemption: it has other pages now
         chosen = rng.sample(requests, rng.randint(1, 8))
         batch = Batch.of([(request, rng.randint(1, request.remaining)) for request in chosen])
-        if max(batch.counts) == 1 and rng.random() < 0.5:  # its input tokens are on the device alone
+        if max(batch.counts) == 1 and rng.random() < 0.5:  # its input tokens are only on the device
             batch = replace(batch, sampled_rows=tuple(rng.sample(range(20), len(batch.requests))))
         seen = decoder.decode(encoder.encode(batch), batch.decodes)
         assert seen.sampled_rows == batch.sampled_rows
@@ -49,13 +52,13 @@ def test_followers_see_the_same_batches(monkeypatch, seed, kept):
             batch.decodes,
         )
         for ours, theirs, start, count in zip(batch.requests, seen.requests, batch.starts, batch.counts, strict=True):
-            assert theirs.pages == ours.pages
+            assert theirs.cache.pages == ours.cache.pages
             assert batch.sampled_rows or theirs.tokens[start : start + count] == ours.tokens[start : start + count]
-            ours.computed += count
+            ours.cache.computed += count
             if not ours.remaining:
                 ours.tokens.append(rng.randrange(1000))
-                if len(ours.tokens) > 64 * len(ours.pages):
-                    ours.pages += [rng.randrange(10_000)]
+                if len(ours.tokens) > 64 * len(ours.cache.pages):
+                    ours.cache.pages += [rng.randrange(10_000)]
         assert len(decoder._requests) <= max(kept, 8) + 1
 
 
@@ -63,7 +66,7 @@ def test_the_token_after_a_chunk_is_sent_where_the_draft_layer_needs_it():
     """Of three chunks inside of prompts, the draft layer goes over the first two."""
     requests = tuple(Request(id, tuple(range(10 * id, 10 * id + 9)), SamplingParams(), 9, 0) for id in range(3))
     for request in requests:
-        request.pages = [request.id]
+        request.cache.pages = [request.id]
     batch = Batch(requests, (0, 0, 0), (4, 5, 6), 0, (0, 0, 0), draft_tokens=1, draft_entries=2)
     update = BatchEncoder().encode(batch)
     assert update.tokens.tolist() == [*range(5), *range(10, 16), *range(20, 26)]
@@ -76,18 +79,18 @@ def test_followers_know_each_admission():
     """Decode graphs compare (id, admission): pages are only appended within one admission, and the next has another number."""
     encoder, decoder = BatchEncoder(), BatchDecoder()
     request = Request(1, (1, 2, 3), SamplingParams(), 9, 0)
-    request.pages, request.admission = [5], 3
+    request.cache.pages, request.cache.admission = [5], 3
 
     def step() -> tuple[int, list[int]]:
         [seen] = decoder.decode(encoder.encode(Batch((request,), (2,), (1,), 1, (1,))), 1).requests
-        return seen.admission, seen.pages
+        return seen.cache.admission, seen.cache.pages
 
     assert step() == (3, [5])
-    request.pages.append(7)
+    request.cache.pages.append(7)
     assert step() == (3, [5, 7])
-    request.pages.clear()
-    request.pages.extend([7, 5])
-    request.admission += 1
+    request.cache.pages.clear()
+    request.cache.pages.extend([7, 5])
+    request.cache.admission += 1
     assert step() == (4, [7, 5])
 
 
@@ -95,9 +98,9 @@ def test_a_batch_that_cannot_be_encoded_does_not_count_as_sent():
     """Otherwise the ranks would miss the pages that were in it."""
     encoder, decoder = BatchEncoder(), BatchDecoder()
     good, bad = (Request(id, (1, 2, 3), SamplingParams(), 9, 0) for id in (1, 2))
-    good.pages, good.admission = [5], 1
-    bad.pages, bad.admission = ["no number"], 1
+    good.cache.pages, good.cache.admission = [5], 1
+    bad.cache.pages, bad.cache.admission = ["no number"], 1
     with pytest.raises(ValueError):
         encoder.encode(Batch((good, bad), (0, 0), (3, 3), 0, (1, 1)))
     [seen] = decoder.decode(encoder.encode(Batch((good,), (0,), (3,), 0, (1,))), 0).requests
-    assert (seen.tokens, seen.pages) == ([1, 2, 3], [5])
+    assert (seen.tokens, seen.cache.pages) == ([1, 2, 3], [5])

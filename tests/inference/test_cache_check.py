@@ -12,10 +12,10 @@ import torch
 
 from deepseek_v32.inference import LLM, Completion, SamplingParams
 from deepseek_v32.inference.cache_check.check import CacheCheck
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.running import runner as runner_module
 from deepseek_v32.inference.engine.running.scoring import score
 from deepseek_v32.inference.llm import DEMO
-from deepseek_v32.inference.params import Request
 from deepseek_v32.kernels.device import is_hopper
 from deepseek_v32.model import attention, indexer
 from deepseek_v32.model.metadata import PAGE_SIZE
@@ -122,7 +122,7 @@ def swap_pages(llm: LLM, one: int, other: int) -> None:
 
 
 def swap_everything(llm: LLM, one: int, other: int) -> None:
-    """With all that is beside the entries, as if the pages had each other's numbers."""
+    """Swap two pages' entries, stamps and hashes, as if the pages had each other's numbers."""
     swap_pages(llm, one, other)
     stamps = check_of(llm).stamps
     both = [one, other]
@@ -139,13 +139,15 @@ def caches(llm: LLM) -> Any:
 
 # What goes wrong while requests a (of PROMPTS[0]) and b (PROMPTS[1]) decode, and whose entries it hits.
 WHILE_DECODING: dict[str, tuple[Callable[[LLM, Request, Request], object], str]] = {
-    "byte of a latent": (lambda llm, a, b: flip_byte(caches(llm)[1].latent, a.pages[0]), "a"),
-    "byte of an index key": (lambda llm, a, b: flip_byte(caches(llm)[0].index, a.pages[1]), "a"),
-    "bytes of two pages swapped": (lambda llm, a, b: swap_pages(llm, a.pages[1], b.pages[0]), "ab"),
-    "two pages swapped": (lambda llm, a, b: swap_everything(llm, a.pages[1], b.pages[0]), "ab"),
-    "own pages swapped": (lambda llm, a, b: swap_everything(llm, a.pages[0], a.pages[1]), "a"),
+    "byte of a latent": (lambda llm, a, b: flip_byte(caches(llm)[1].latent, a.cache.pages[0]), "a"),
+    "byte of an index key": (lambda llm, a, b: flip_byte(caches(llm)[0].index, a.cache.pages[1]), "a"),
+    "bytes of two pages swapped": (lambda llm, a, b: swap_pages(llm, a.cache.pages[1], b.cache.pages[0]), "ab"),
+    "two pages swapped": (lambda llm, a, b: swap_everything(llm, a.cache.pages[1], b.cache.pages[0]), "ab"),
+    "own pages swapped": (lambda llm, a, b: swap_everything(llm, a.cache.pages[0], a.cache.pages[1]), "a"),
     "all pages taken by another": (
-        lambda llm, a, b: [swap_everything(llm, x, y) for x, y in zip(a.pages[:2], b.pages[:2], strict=True)],
+        lambda llm, a, b: [
+            swap_everything(llm, x, y) for x, y in zip(a.cache.pages[:2], b.cache.pages[:2], strict=True)
+        ],
         "ab",
     ),
 }
@@ -212,7 +214,7 @@ def test_reused_pages_are_verified_before_their_first_token(name: str, llm: LLM,
 
 
 def test_a_page_that_is_registered_too_early(llm: LLM) -> None:
-    """Its entries are written by a later chunk, or never: here by no step at all."""
+    """A page is registered although no step writes its entries."""
     pool, prompt = llm.engine.pool, PROMPTS[2]
     pages = pool.allocate(2)
     first = pool.register(pages[0], 0, prompt[:64])
@@ -235,9 +237,9 @@ def test_a_page_that_two_requests_hold(llm: LLM, monkeypatch: pytest.MonkeyPatch
     def give_twice(count: int) -> list[int]:
         pages = allocate(count)
         if count > 1:
-            pool._references[a.pages[0]] += 1
+            pool._references[a.cache.pages[0]] += 1
             pool.release(pages[:1])
-            pages[0] = a.pages[0]
+            pages[0] = a.cache.pages[0]
         return pages
 
     monkeypatch.setattr(pool, "allocate", give_twice)
@@ -253,7 +255,7 @@ def test_a_page_that_two_requests_hold(llm: LLM, monkeypatch: pytest.MonkeyPatch
 def test_a_launch_that_is_skipped_leaves_a_stale_entry(
     which: str, when: str, llm: LLM, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """In one layer, once. The page held other entries before, so what is stale looks like an entry."""
+    """One launch of one layer is skipped. The page held other entries before, so a stale entry looks valid."""
     if llm.device.type == "cuda" and (when == "decode" or hasattr(attention, "norm_and_cache")):
         pytest.skip("a launch in a graph cannot be left out once, and a fused one not for one of the caches")
     module, name = {"latent": (attention, "write_latent_cache"), "index key": (indexer, "write_index_cache")}[which]
@@ -277,21 +279,21 @@ def test_a_launch_that_is_skipped_leaves_a_stale_entry(
 
 
 def test_a_wrong_entry_of_the_block_table(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the device alone: the host's list of pages is right."""
+    """Only the device's block table is wrong: the host's list of pages is right."""
     a, b = (llm.engine.requests.from_tokens(prompt, GREEDY) for prompt in PROMPTS[:2])
     graphs = llm.engine.runner.graphs
 
     def spoil() -> None:
         if graphs is not None:
             for bucket in graphs._buckets.values():
-                bucket.inputs._given.table[0, 1] = b.pages[0]  # rows are filled as far as pages are new
+                bucket.inputs._given.table[0, 1] = b.cache.pages[0]  # rows are filled as far as pages are new
             return
         prepare = llm.engine.runner.prepare
 
         def prepare_wrongly(*arguments: Any) -> Any:
             inputs = prepare(*arguments)
             if arguments[0].requests[0] is a:
-                inputs.metadata.block_table[0, 1] = b.pages[0]
+                inputs.metadata.block_table[0, 1] = b.cache.pages[0]
             return inputs
 
         monkeypatch.setattr(llm.engine.runner, "prepare", prepare_wrongly)
@@ -302,7 +304,7 @@ def test_a_wrong_entry_of_the_block_table(llm: LLM, monkeypatch: pytest.MonkeyPa
 
 def test_an_entry_of_another_request_is_named(llm: LLM, tmp_path: Path) -> None:
     a, b = (llm.engine.requests.from_tokens(prompt, GREEDY) for prompt in PROMPTS[:2])
-    run(llm, a, b, after=5, fault=lambda: swap_everything(llm, a.pages[0], b.pages[0]))
+    run(llm, a, b, after=5, fault=lambda: swap_everything(llm, a.cache.pages[0], b.cache.pages[0]))
     assert {(report["request"], report["found_is_of_request"]) for report in reports(tmp_path)} & {
         (a.id, b.id),
         (b.id, a.id),
@@ -310,22 +312,22 @@ def test_an_entry_of_another_request_is_named(llm: LLM, tmp_path: Path) -> None:
 
 
 def test_after_a_preemption(llm: LLM) -> None:
-    """The request comes back to its own pages, of which one has changed meanwhile."""
+    """A preempted request comes back to its own pages; one of them has changed meanwhile."""
     request = llm.engine.requests.from_tokens(PROMPTS[0], GREEDY)
 
     def preempt() -> None:
         llm.engine.drain()
-        pages = list(request.pages)
+        pages = list(request.cache.pages)
         assert llm.engine.scheduler.preempt_latest() is request
         flip_byte(caches(llm)[1].index, pages[0], 1)
 
     [completion] = run(llm, request, after=5, fault=preempt)
     assert completion.finish_reason == "error" and 5 <= len(completion.token_ids) < 8
-    assert request.admission == 2
+    assert request.cache.admission == 2
 
 
 def test_no_false_alarms(plain: LLM, llm: LLM, tmp_path: Path) -> None:
-    """Chunks, reuse, preemption, cancelled requests, steps ahead and scoring; the answers are those without checks."""
+    """Chunks, reuse, preemption, cancelling, steps ahead and scoring raise no alarm and change no answer."""
     params = SamplingParams(temperature=0, max_tokens=20, ignore_eos=True)
     expected = [completion.token_ids for completion in plain.generate(PROMPTS, params)]
     found = [c.token_ids for c in llm.generate(PROMPTS, params)]

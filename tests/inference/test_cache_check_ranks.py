@@ -1,4 +1,4 @@
-"""--check-cache on two ranks: what one rank's caches hold wrongly ends the request on rank 0, which tells its user."""
+"""--check-cache on two ranks: wrong entries in one rank's caches end the request on rank 0 with an error."""
 
 import json
 from dataclasses import replace
@@ -11,7 +11,7 @@ from support.forked_ranks import run_ranks
 
 pytestmark = pytest.mark.heavy
 
-# Rank 1 alone spoils its caches, once, while the first request decodes or while its prompt is computed.
+# Only rank 1 spoils its caches, once, while the first request decodes or while its prompt is computed.
 PROGRAM = """
 import json, os, sys, tempfile
 from deepseek_v32.inference import LLM, SamplingParams
@@ -34,7 +34,7 @@ def spoil_and_run(self, batch, *arguments):
         if batch.starts[0] == 0:
             armed = True
         if armed and fault == "byte of a latent" and batch.starts[0] > 135:
-            self.caches[1].latent[batch.requests[0].pages[0], 3] += 1
+            self.caches[1].latent[batch.requests[0].cache.pages[0], 3] += 1
             armed = False
     return run(self, batch, *arguments)
 
@@ -54,7 +54,7 @@ assert all(each.error is None for each in llm.generate(new, params))
 @pytest.mark.parametrize("fault", ["byte of a latent", "stale index key"])
 def test_a_fault_of_the_other_rank(fault: str, tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "tiny", replace(TINY, num_hidden_layers=2), "fp32")
-    # So long that the ranks' socket could not have an address in it.
+    # This path is too long for the address of the ranks' socket.
     reports = tmp_path / f"reports{'-' * 90}"
     reports.mkdir()
     ended = run_ranks(2, PROGRAM, tmp_path / "tiny", reports, fault)

@@ -1,4 +1,4 @@
-"""When a step is captured: not before it has run as it is, and once."""
+"""A step is captured once, after it has run without a graph."""
 
 import gc
 import weakref
@@ -97,7 +97,7 @@ def test_a_capture_that_always_fails_is_given_up(device: Device, caplog: pytest.
 
 @pytest.fixture
 def graph(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """In the place of CUDA and its graphs."""
+    """Stands in for CUDA's graphs."""
     graph = SimpleNamespace(capture_begin=lambda *_, **__: None, capture_end=lambda: None, replay=lambda: None)
     for name, stand_in in {
         "CUDAGraph": lambda: graph,
@@ -113,7 +113,7 @@ def graph(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def test_a_capture_that_fails_says_why(graph: SimpleNamespace) -> None:
-    """As on a GPU, where the end of a capture that an error has cut short is an error, too."""
+    """The error is the step's own. On a GPU, the end of a failed capture is a further error."""
     ended = []
 
     def end() -> None:

@@ -1,4 +1,4 @@
-"""Captures on a GPU: what one that fails leaves behind, for the graphs before it and for those after."""
+"""A failed capture on a GPU harms neither earlier graphs nor later ones."""
 
 import gc
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def raise_own() -> None:
 FAULTS = {"an error of the step": raise_own, "what CUDA does not allow": torch.cuda.synchronize}
 
 
-@pytest.mark.parametrize("others", [0, 1], ids=["first", "behind another"])
+@pytest.mark.parametrize("others", [0, 1], ids=["first", "after another"])
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_a_capture_that_fails_spoils_no_other(fault: Callable[[], object], others: int) -> None:
     memory = GraphMemory(torch.device("cuda"))

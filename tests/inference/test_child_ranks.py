@@ -103,7 +103,7 @@ def test_children_end_with_an_llm_that_nobody_closes_but_not_before_its_streams(
 def test_an_error_in_loading_ends_the_children(
     bad: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And it leaves nothing behind that the next LLM could find."""
+    """The error leaves nothing that the next LLM could find."""
     started: list[subprocess.Popen[bytes]] = []
 
     class Watched(Children):

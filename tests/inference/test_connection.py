@@ -1,4 +1,4 @@
-"""How ranks find rank 0: who has the store's token may connect, nobody else."""
+"""Only a rank that has the store's token may connect to rank 0."""
 
 import json
 import socket
@@ -41,7 +41,7 @@ def host(request: pytest.FixtureRequest) -> str | None:
 
 @pytest.fixture(autouse=True)
 def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a test which fails does not wait for ranks that never come."""
+    """Shorten the wait, so that a failing test does not wait for ranks that never come."""
     monkeypatch.setattr(connection, "START_SECONDS", 5.0)
 
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.running import decode_graph, runner
 from deepseek_v32.inference.engine.running.decode_graph import batch_buckets, can_capture, context_buckets
 from deepseek_v32.inference.engine.running.inputs import DecodeInputs, StagedTokens
 from deepseek_v32.inference.engine.running.runner import Runner
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.scheduling.scheduler import Scheduler
-from deepseek_v32.inference.params import Request
 from deepseek_v32.kernels import device as hardware
 from deepseek_v32.kernels import registry
 from deepseek_v32.model.config import ModelConfig, Precision
@@ -50,16 +50,16 @@ def load(checkpoint: Path, in_buckets: bool) -> LLM:
 
 def release_in_place(scheduler: Scheduler, request: Request) -> None:
     """As Scheduler._release, with another way to empty the list of pages."""
-    scheduler.pool.release(request.pages)
-    request.pages.clear()
-    request.computed = request.cached_pages = request.prefix_id = 0
+    scheduler.pool.release(request.cache.pages)
+    request.cache.pages.clear()
+    request.cache.computed = request.cache.cached_pages = request.cache.prefix_id = 0
 
 
 def admit_in_place(self: Scheduler, request: Request, admit: Callable[[Scheduler, Request], bool]) -> bool:
-    pages = request.pages
+    pages = request.cache.pages
     admitted = admit(self, request)
-    pages[:] = request.pages
-    request.pages = pages
+    pages[:] = request.cache.pages
+    request.cache.pages = pages
     return admitted
 
 
@@ -68,7 +68,7 @@ def admit_in_place(self: Scheduler, request: Request, admit: Callable[[Scheduler
 def test_buckets_give_the_same_answers(
     checkpoint: Path, preempt: bool, same_list: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`same_list`: a request keeps one list of pages over all its admissions. Only `Request.admission` tells them apart."""
+    """`same_list`: a request keeps one list of pages over all its admissions. Only `CachePlace.admission` tells them apart."""
     if same_list:
         admit = Scheduler._admit
         monkeypatch.setattr(Scheduler, "_release", release_in_place)
@@ -111,7 +111,7 @@ def test_the_engine_uses_them_where_it_can(checkpoint: Path, monkeypatch: pytest
 def test_a_step_is_launched_ahead_once_its_bucket_is_settled(
     checkpoint: Path, broken: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By whether it has a graph, or was tried twice in vain: others are launched when the tokens before them are read."""
+    """Steps are launched ahead if their bucket has a graph, or if two captures failed. Others wait for the earlier tokens."""
     llm, launched = load(checkpoint, True), list[tuple[int, bool]]()
     engine = llm.engine
     assert isinstance(engine.runner, Runner) and engine.runner.graphs is not None
@@ -130,7 +130,7 @@ def test_a_step_is_launched_ahead_once_its_bucket_is_settled(
         engine.add_request(prompt, replace(GREEDY, max_tokens=count))
     while engine.has_work:
         engine.step()
-    first = 2 + broken  # steps of a bucket that nobody launches ahead
+    first = 2 + broken  # steps of a bucket that is not launched ahead
     for rows, steps in ((3, 11), (2, 8)):
         ahead = [each for tokens, each in launched[1:] if tokens == rows]
         assert ahead[:first] == [False] * first and all(ahead[first:]), (rows, ahead)
@@ -189,8 +189,12 @@ def test_inputs_that_were_filled_in_part_are_padded_in_the_next_step() -> None:
     inputs = DecodeInputs(4, 128, 9, StagedTokens(4, torch.device("cpu")))
     requests = [Request(id, (5,) * 70, SamplingParams(), 9, 0) for id in range(4)]
     for request in requests:
-        request.pages, request.admission, request.computed = [2 * request.id, 2 * request.id + 1], 1, 69
-    requests[3].pages = []
+        request.cache.pages, request.cache.admission, request.cache.computed = (
+            [2 * request.id, 2 * request.id + 1],
+            1,
+            69,
+        )
+    requests[3].cache.pages = []
     with pytest.raises(IndexError):
         inputs.fill(Batch.of([(request, 1) for request in requests]))
     inputs.fill(Batch.of([(requests[0], 1)]))

@@ -1,4 +1,4 @@
-"""What steps of decodes record stays what they have selected, whenever it is looked at."""
+"""Recorded selections of decode steps stay right, whenever they are read."""
 
 from pathlib import Path
 from typing import Any
@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.config import CacheBudget
 from deepseek_v32.inference.engine.fault import Fault
-from deepseek_v32.inference.engine.limits import CacheBudget
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.running import runner, selection
 from deepseek_v32.inference.engine.running.selection import (
     DecodeRecord,
@@ -21,7 +22,6 @@ from deepseek_v32.inference.engine.running.selection import (
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.sizing import record_bytes
 from deepseek_v32.inference.llm import DEMO
-from deepseek_v32.inference.params import Request
 from deepseek_v32.inference.recording import Recording
 from deepseek_v32.inference.token_selection import TokenSelection
 from deepseek_v32.model.checkpoint.config_json import read_config
@@ -34,7 +34,7 @@ CPU = torch.device("cpu")
 def decodes(rows: int) -> Batch:
     requests = [Request(id, (1,) * 10, SamplingParams(), max_tokens=9, seed=0, inspect=id != 1) for id in range(rows)]
     for request in requests:
-        request.computed = 9
+        request.cache.computed = 9
     return Batch.of([(request, 1) for request in requests])
 
 
@@ -64,7 +64,7 @@ def is_step(found: TokenSelection, number: int, row: int) -> bool:
 
 
 def test_a_step_is_the_same_whenever_it_is_read() -> None:
-    """As in the engine, where one more step is launched before a step is read."""
+    """A step reads the same after the next one was launched, as in the engine."""
     record, taken = DecodeRecord.alone(3, LAYERS, TOPK, CPU), []
     before = launch(record, 0)
     for number in range(1, 8):
@@ -91,7 +91,7 @@ def test_steps_of_two_sizes_share_their_places() -> None:
 
 
 def test_large_steps_share_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The device's all of it; the host's pinned memory is what the largest recorded step needs, as a power of two."""
+    """They share all of the device's memory. Pinned memory has the largest recorded step's size, as a power of two."""
     monkeypatch.setattr(selection, "_SHARED_BYTES", 2 * row_bytes(LAYERS, TOPK))
     records = DecodeRecords(11, LAYERS, TOPK, CPU)
     small = [records.of(1) for _ in range(2)]

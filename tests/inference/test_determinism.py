@@ -1,4 +1,4 @@
-"""The deterministic mode: a request's logits have the same bits alone and under load, and mistakes that change them are caught."""
+"""In deterministic mode a request's logits have the same bits by itself and under load, and mistakes are caught."""
 
 import json
 import random
@@ -21,9 +21,9 @@ from campaigns.determinism import (
 from campaigns.determinism_mutants import MUTANTS
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.commands.cli import app
+from deepseek_v32.inference.config import EngineConfig
 from deepseek_v32.inference.distributed import model_source
 from deepseek_v32.inference.distributed.model_source import ModelSource
-from deepseek_v32.inference.engine.limits import EngineConfig
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.inference.server.api.health import Measurements
 from deepseek_v32.inference.server.api.metrics import Latencies
@@ -45,7 +45,7 @@ CONFIG = replace(
     TINY,
     num_hidden_layers=2,
     num_nextn_predict_layers=1,
-    n_routed_experts=20,  # no multiple of the vector width, where torch's sigmoid has other code for the rest
+    n_routed_experts=20,  # not a multiple of the vector width: torch's sigmoid has other code for the rest
     v_head_dim=192,
     index_topk=64,
     weight_block=(128, 128),
@@ -83,7 +83,7 @@ def model(request: pytest.FixtureRequest) -> Transformer:
 
 
 def compare(model: Transformer, asked: list[Asked]) -> tuple[list[dict[str, int]], dict[str, int]]:
-    """What differs, by request; and what happened under load."""
+    """Return the differences by request, and what happened under load."""
     answers, seen = run(model, LIMITS, asked, random.Random(PREEMPTING))
     return [
         dict(differences(run_alone(model, each), answer)) for each, answer in zip(asked, answers, strict=True)
@@ -97,7 +97,7 @@ def test_the_same_bits_alone_and_under_load(model: Transformer) -> None:
 
 
 def test_without_the_mode_bits_differ() -> None:
-    """So the comparison can fail."""
+    """Without the mode bits differ, so the comparison can fail."""
     wrong, _ = compare(build("exact", deterministic=False), ASKED[:2])
     assert any("rows" in each and "logprobs" in each for each in wrong)
 
@@ -144,7 +144,7 @@ def test_prompts_and_decodes_have_one_form() -> None:
     ids=["multi-head-if-short", "pieces-from-the-prefix"],
 )
 def test_mistakes_of_whole_prompts_are_found(mistake: str, found_by: Callable[[], None]) -> None:
-    """Those of an operation are in tests/kernels/test_determinism.py."""
+    """Mistakes of whole prompts are found. tests/kernels/test_determinism.py has mistakes of single operations."""
     with MUTANTS[mistake].applied(), pytest.raises(AssertionError):
         found_by()
 

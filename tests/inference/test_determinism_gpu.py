@@ -1,4 +1,4 @@
-"""The deterministic mode on a Hopper GPU: requests alone and under load, and mistakes that show there.
+"""The deterministic mode on a Hopper GPU: single requests, requests under load, and mistakes that show only there.
 
 scripts/check_determinism.py compares more requests; test_determinism_ranks_gpu.py has several GPUs.
 """
@@ -69,9 +69,9 @@ def test_wide_layers_have_the_same_bits(wide: Transformer) -> None:
     ],
 )
 def test_mistakes_are_caught_in_wide_layers(name: str, wide: Transformer) -> None:
-    """Those too that the demo hides: its sums have two blocks of K, and scales of powers of two.
+    """Mistakes that the demo hides are caught: its sums have two blocks of K, and its scales are powers of two.
 
-    Lists in pieces are the demo's, which has few heads.
+    Mistakes in divided lists are caught with the demo, which has few heads.
     """
     mutant: Mutant = gpu_mutants()[name]
     with mutant.applied():

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from deepseek_v32.inference.config import AUTO, Limits
 from deepseek_v32.inference.engine.drafting.policy import TABLE, DraftPolicy, Row, TableDrafts, make_policy
-from deepseek_v32.inference.engine.limits import AUTO, Limits
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.scheduling.batch import Batch
-from deepseek_v32.inference.params import Request, SamplingParams
+from deepseek_v32.inference.params import SamplingParams
 
 # The chance that a draft is right, after right ones: of the demo in fp8, and as published for the released weights.
 DEMO, RELEASED = (0.977, 0.873, 0.851, 0.873), (0.956, 0.735, 0.513)
@@ -65,7 +66,7 @@ class Decoding:
         return count
 
     def run(self, tokens: int, length: int) -> float:
-        """Answers of that length until there are so many tokens; the speed over plain decoding's."""
+        """Decode answers of that length until there are `tokens` of them; return the speed relative to plain decoding."""
         while self.tokens < tokens:
             self.answer(length)
         return self.tokens / self.time
@@ -148,6 +149,20 @@ def test_drafting_begins_again_once_the_allowance_is_half_full() -> None:
     assert right.steps[-1] == 2
 
 
+@pytest.mark.parametrize(("right", "goes_on"), [(0.0, False), (DEMO[0], True)])
+def test_steps_with_prompts_count_the_drafts_that_they_verify(right: float, goes_on: bool) -> None:
+    """A server may have no others. Nothing is charged for answers without drafts."""
+    policy, chance = TableDrafts("GPU with CUDA graphs", 3), random.Random(0)
+    drafted, plain, prompt = (Request(i, (0,) * 9, SamplingParams(), 100, 0) for i in range(3))
+    for _ in range(45):
+        starts = (len(drafted.tokens) - 1, len(plain.tokens) - 1, 0)
+        drafted.tokens += [0] * (1 + (chance.random() < right))
+        plain.tokens.append(0)
+        requests = (drafted, plain, prompt)
+        policy.observe(Batch(requests, starts, (2, 1, 4), 2, (2, 1, 0), draft_counts=(1, 0, 0), draft_tokens=1))
+    assert (policy.choose(3, [drafted]) is not None) == goes_on
+
+
 def test_long_prompts_of_short_answers_are_not_drafted_for() -> None:
     demo, released = TableDrafts("CPU", 3), TableDrafts("GPU with CUDA graphs", RELEASED_LAYERS)
     assert demo.pays(16_000, 1000) and demo.pays(20, 1) and not demo.pays(16_000, 100)
@@ -155,17 +170,16 @@ def test_long_prompts_of_short_answers_are_not_drafted_for() -> None:
 
 
 def test_which_policy_an_engine_has() -> None:
-    limits = {"max_model_len": 8, "max_batch_tokens": 8, "max_sequences": 1, "page_count": 1, "reuse_pages": True}
-
-    def policy(count: int, on_cpu: bool, graphs: bool, check_cache: bool = False) -> DraftPolicy | None:
-        return make_policy(Limits(**limits, speculative_tokens=count, check_cache=check_cache), 3, on_cpu, graphs)
+    def policy(count: int, on_cpu: bool, graphs: bool, *observers: str) -> DraftPolicy | None:
+        limits = Limits(8, 8, 1, 1, True, speculative_tokens=count, observers=observers)
+        return make_policy(limits, 3, on_cpu, graphs)
 
     assert policy(0, True, False) is None
-    fixed = policy(3, False, True, True)
+    fixed = policy(3, False, True, "cache check")
     assert fixed is not None and not isinstance(fixed, TableDrafts)
     assert fixed.choose(64, []) == 3 and fixed.pays(16_000, 1)
     for on_cpu, graphs, device in ((True, False, "CPU"), (False, False, "GPU"), (False, True, "GPU with CUDA graphs")):
         found = policy(AUTO, on_cpu, graphs)
         assert isinstance(found, TableDrafts) and {row.device for row in found.rows} == {device}
     # With checks of the caches, steps with drafts run without graphs, and those without drafts do not.
-    assert policy(AUTO, False, True, True) is None and policy(AUTO, False, False, True) is not None
+    assert policy(AUTO, False, True, "cache check") is None and policy(AUTO, False, False, "cache check") is not None

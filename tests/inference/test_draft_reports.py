@@ -1,4 +1,4 @@
-"""What users are told about drafts, by every way that numbers leave the engine; and requests that get none."""
+"""Reports of drafts, wherever numbers leave the engine, and requests that get no drafts."""
 
 import logging
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from deepseek_v32.inference.commands import bench
 from deepseek_v32.inference.commands.terminal import statistics
 from deepseek_v32.inference.engine.drafting.policy import DraftPolicy
 from deepseek_v32.inference.engine.drafting.speculation import Speculation
-from deepseek_v32.inference.params import Request
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.server.api.health import Measurements
 from deepseek_v32.inference.server.api.metrics import Latencies
 from deepseek_v32.inference.server.service.server_log import ServerLog
@@ -52,7 +52,7 @@ def test_metrics_and_the_log_count_by_place(llm: LLM, caplog: pytest.LogCaptureF
         told = [float(lines[f'deepseek_v32_{name}_tokens_total{{place="{place}"}}']) for place in (1, 2, 3, 4)]
         assert told == counts and told[0] >= told[1] > 0 == told[2] == told[3]
     assert 0 < sum(engine.accepted_tokens) < sum(engine.drafted_tokens)
-    # Right drafts behind an answer's end are accepted, but no part of it.
+    # Right drafts after an answer's end are accepted, but are not part of it.
     assert 0 < sum(guessed) <= sum(engine.accepted_tokens)
     messages = [record.getMessage() for record in caplog.records]
     for number in filter(None, guessed):
@@ -79,7 +79,7 @@ def test_bench_measures_them(llm: LLM, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_requests_whose_next_tokens_may_not_be_guessed() -> None:
-    """Those under a grammar or a selection policy, and those of one token: they are decoded as without a draft layer."""
+    """Requests with a grammar, a selection policy or one token are decoded as without a draft layer."""
     speculation = Speculation(DraftPolicy(3))
     plain = Request(0, (5,), GREEDY, 24, 0)
     others = {
@@ -91,7 +91,7 @@ def test_requests_whose_next_tokens_may_not_be_guessed() -> None:
     assert not [name for name, request in others.items() if speculation._may_draft(request)]
 
 
-def test_an_experiment_beside_a_request_with_drafts(checkpoint: Path, llm: LLM) -> None:
+def test_an_experiment_next_to_a_request_with_drafts(checkpoint: Path, llm: LLM) -> None:
     """It has none, and changes nothing for its neighbour."""
     with LLM(checkpoint, device="cpu", speculative_tokens=0) as plain:
         [expected] = plain.generate(PROMPTS[1], GREEDY)

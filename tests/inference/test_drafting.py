@@ -1,4 +1,4 @@
-"""The runner's drafts against the same passes over one sequence alone, and what they leave of the caches."""
+"""The runner's drafts equal the same passes over a single sequence, and the caches stay right."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import torch
 
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.running.selection import IgnoredSelections
 from deepseek_v32.inference.engine.scheduling.batch import Batch
-from deepseek_v32.inference.params import Request, SamplingParams
+from deepseek_v32.inference.params import SamplingParams
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.config import Precision
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
@@ -31,27 +32,27 @@ def model(checkpoint: Path) -> Transformer:
     return load_model(checkpoint, "exact", mtp=True)
 
 
-def drafts_alone(model: Transformer, request: Request, drafts: int) -> list[int]:
+def drafts_of_one(model: Transformer, request: Request, drafts: int) -> list[int]:
     """The drafts after all of a request's tokens, computed by a runner of its own in one step."""
-    alone = whole_prompt(request)
-    driver = Driver(make_runner(model, 1), [alone])
-    batch = Batch.of([(alone, len(alone.prompt))])
+    single = whole_prompt(request)
+    driver = Driver(make_runner(model, 1), [single])
+    batch = Batch.of([(single, len(single.prompt))])
     made: list[int] = driver.step(batch, [request.tokens[-1]], [0], drafts)[0].tolist()
     return made
 
 
 def whole_prompt(request: Request) -> Request:
     """A request whose prompt is all that this one has cached."""
-    alone = Request(0, tuple(request.tokens[:-1]), SamplingParams(), max_tokens=50, seed=0)
-    alone.pages = [5, 3, 8, 6, 10]
-    return alone
+    whole = Request(0, tuple(request.tokens[:-1]), SamplingParams(), max_tokens=50, seed=0)
+    whole.cache.pages = [5, 3, 8, 6, 10]
+    return whole
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 64, 1000])
 def test_drafts_after_prompts(model: Transformer, chunk: int) -> None:
     driver = Driver(make_runner(model), make_requests(CONFIG.vocab_size))
     made = driver.prompts(chunk, 3)
-    assert made.tolist() == [drafts_alone(model, each, 3) for each in driver.requests]
+    assert made.tolist() == [drafts_of_one(model, each, 3) for each in driver.requests]
 
 
 @pytest.mark.parametrize("graphs", [False, True], ids=["eager", "graphs"])
@@ -64,12 +65,12 @@ def test_drafts_after_verification(model: Transformer, graphs: bool, sequences: 
     driver.runner.drafts[:3] = first
     answers = [[*first[0].tolist(), 9], [first[1, 0].item(), 8, 7], [6, 5, 4]]
     made = driver.verify([0, 1, 2], answers, [4, 1, 0], 3)
-    assert made.tolist() == [drafts_alone(model, each, 3) for each in driver.requests]
+    assert made.tolist() == [drafts_of_one(model, each, 3) for each in driver.requests]
     # What the rejected drafts have left is written over: the next drafts are as good.
     driver.runner.drafts[:3, :3] = made[[2, 0, 1]]
     answers = [[made[0, 0].item(), 1], [2], [made[2, 0].item(), made[2, 1].item(), 11, 12]]
     made = driver.verify([1, 2, 0], answers, [1, 0, 2], 4)
-    assert made.tolist() == [drafts_alone(model, each, 4) for each in driver.requests]
+    assert made.tolist() == [drafts_of_one(model, each, 4) for each in driver.requests]
 
 
 def test_drafts_while_selections_are_recorded_now_and_then(model: Transformer) -> None:
@@ -80,7 +81,7 @@ def test_drafts_while_selections_are_recorded_now_and_then(model: Transformer) -
         driver.recorder = recorder
         driver.runner.drafts[:3, :2] = made
         made = driver.verify([0, 1, 2], [[*row.tolist(), 9] for row in made], [2, 2, 2], 2)
-        assert made.tolist() == [drafts_alone(model, each, 2) for each in driver.requests]
+        assert made.tolist() == [drafts_of_one(model, each, 2) for each in driver.requests]
 
 
 def test_no_step_captures_two_graphs(model: Transformer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +101,7 @@ def test_no_step_captures_two_graphs(model: Transformer, monkeypatch: pytest.Mon
         captured.append(0)
         driver.runner.drafts[:3, :2] = made
         made = driver.verify([0, 1, 2], [[*row.tolist(), 9] for row in made], [2, 2, 2], 2)
-        assert made.tolist() == [drafts_alone(model, each, 2) for each in driver.requests]
+        assert made.tolist() == [drafts_of_one(model, each, 2) for each in driver.requests]
     assert captured == [0, 1, 1, 0]
 
 
@@ -124,7 +125,7 @@ def test_verified_rows_are_those_of_decodes(checkpoint: Path, precision: Precisi
         assert plain.logits.argmax(-1).tolist() == logits[:, number].argmax(-1).tolist()
 
 
-def test_drafts_beside_prompts_that_are_left_out(model: Transformer) -> None:
+def test_drafts_next_to_prompts_that_are_left_out(model: Transformer) -> None:
     """A step of a decode that verifies drafts, a prompt's end, and a chunk inside of another prompt, which has no entries."""
     first, second, third = make_requests(CONFIG.vocab_size)
     driver = Driver(make_runner(model), [first])
@@ -141,30 +142,30 @@ def test_drafts_beside_prompts_that_are_left_out(model: Transformer) -> None:
     made = driver.step(batch, [right, 9, 8], [1, 0], 3)
     first.tokens += [right, 9]
     second.tokens.append(8)
-    assert made.tolist() == [drafts_alone(model, each, 3) for each in (first, second)]
-    assert driver.runner.caches[-1].latent[third.pages].isnan().all()
-    assert not driver.runner.caches[0].latent[third.pages[0], :40].isnan().any()
+    assert made.tolist() == [drafts_of_one(model, each, 3) for each in (first, second)]
+    assert driver.runner.caches[-1].latent[third.cache.pages].isnan().all()
+    assert not driver.runner.caches[0].latent[third.cache.pages[0], :40].isnan().any()
 
 
 @pytest.mark.parametrize("graphs", [False, True], ids=["eager", "graphs"])
 def test_drafts_past_a_requests_pages(model: Transformer, graphs: bool) -> None:
-    """Passes behind its last page write to the scratch page, and nobody else's entries change."""
+    """Passes after its last page write to the scratch page, and no other request's entries change."""
     requests = make_requests(CONFIG.vocab_size)
     driver = Driver(make_runner(model, 5, graphs), requests)
     driver.prompts(1000, 1)
-    requests[2].pages += [5, 6]  # more than it needs
+    requests[2].cache.pages += [5, 6]  # more than it needs
     driver.requests = requests[::-1]  # so that in a graph, the next step finds another request's pages in its rows
     driver.verify([0, 1, 2], [[1], [1], [1]], [0, 0, 0], 0)
     driver.requests = requests
     # The first request computes position 190 next: its last draft lies in a page that it lacks.
-    requests[0].tokens += [7] * (190 - requests[0].computed)
+    requests[0].tokens += [7] * (190 - requests[0].cache.computed)
     missing = requests[0].remaining - 1
     driver.step(replace(Batch.of([(requests[0], missing)]), logit_counts=(0,)), [], [], 0)
-    requests[0].computed += missing
+    requests[0].cache.computed += missing
     caches = driver.runner.caches
     before = [[tensor.clone() for tensor in (cache.latent, cache.index)] for cache in caches]
     driver.verify([0, 1, 2], [[1], [1], [1]], [0, 0, 0], 4)
-    written = {request.pages[(request.computed - 1) // 64] for request in requests}
+    written = {request.cache.pages[(request.cache.computed - 1) // 64] for request in requests}
     for cache, tensors in zip(caches, before, strict=True):
         for tensor, old in zip((cache.latent, cache.index), tensors, strict=True):
             same = [torch.equal(tensor[p].view(torch.uint8), old[p].view(torch.uint8)) for p in range(PAGES)]
@@ -172,14 +173,14 @@ def test_drafts_past_a_requests_pages(model: Transformer, graphs: bool) -> None:
 
 
 def test_numbers_of_drafts_that_change_share_graphs(model: Transformer) -> None:
-    """A step has the graphs of as many drafts as it verifies or makes, whichever are more; and drafts are as good as alone."""
+    """A step uses the graphs for the drafts that it verifies or makes, whichever are more. Drafts stay as good."""
     driver = Driver(make_runner(model, 5, graphs=True), make_requests(CONFIG.vocab_size))
     runner, made = driver.runner, driver.prompts(40, 2)
     assert runner.graphs is not None
     for drafts in (4, 1, 4, 2, 0):
         runner.drafts[:3, : made.shape[1]] = made
         made = driver.verify([0, 1, 2], [[*row.tolist(), 9] for row in made], [made.shape[1]] * 3, drafts)
-        assert made.tolist() == [drafts_alone(model, each, drafts) for each in driver.requests]
+        assert made.tolist() == [drafts_of_one(model, each, drafts) for each in driver.requests]
     # The steps had 4, 4, 4, 4 and 2 drafts. Four requests have the graphs of three.
     assert runner.graphs.captured == 1
 
@@ -188,7 +189,7 @@ def test_numbers_of_drafts_that_change_share_graphs(model: Transformer) -> None:
 def test_drafts_are_right_where_graphs_are_given_up(
     model: Transformer, monkeypatch: pytest.MonkeyPatch, refused: int
 ) -> None:
-    """As when a GPU's memory is full: a step is captured twice at most."""
+    """Drafts stay right when a GPU's memory is full: each step is captured at most twice."""
     driver = Driver(make_runner(model, 3, graphs=True), make_requests(CONFIG.vocab_size))
     runner, made = driver.runner, driver.prompts(40, 2)
     assert runner.graphs is not None
@@ -206,5 +207,5 @@ def test_drafts_are_right_where_graphs_are_given_up(
     for _ in range(5):
         runner.drafts[:3, :2] = made
         made = driver.verify([0, 1, 2], [[*row.tolist(), 9] for row in made], [2, 2, 2], 2)
-        assert made.tolist() == [drafts_alone(model, each, 2) for each in driver.requests]
+        assert made.tolist() == [drafts_of_one(model, each, 2) for each in driver.requests]
     assert len(steps) == refused and len(refusals) == 2

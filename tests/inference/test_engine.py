@@ -85,12 +85,12 @@ def test_greedy_tokens_survive_a_lack_of_pages() -> None:
 
 def test_seeded_samples_do_not_depend_on_the_batch_nor_on_preemption() -> None:
     params = [SamplingParams(temperature=3.0, top_p=0.9, max_tokens=40, seed=i, ignore_eos=True) for i in range(6)]
-    alone = [fake_llm().generate([p], s)[0].token_ids for p, s in zip(PROMPTS, params, strict=True)]
+    single = [fake_llm().generate([p], s)[0].token_ids for p, s in zip(PROMPTS, params, strict=True)]
     disturbed = fake_llm(max_batch_tokens=100)
     preempt_every_other_step(disturbed)
     together = [c.token_ids for c in disturbed.generate(PROMPTS, params)]
-    assert together == alone
-    assert alone[1] != alone[4]  # the same prompt, another seed
+    assert together == single
+    assert single[1] != single[4]  # the same prompt, another seed
 
 
 def test_requests_without_a_seed_differ() -> None:

@@ -55,7 +55,7 @@ def wrong_answers(llm: LLM, count: int) -> list[tuple[int, str, str]]:
 
 @cache
 def wrong_in_fp32(count: int) -> list[tuple[int, str, str]]:
-    """Those of plain PyTorch in fp32, without drafts."""
+    """Wrong answers of plain PyTorch in fp32, without drafts."""
     options: dict[str, Any] = {
         "precision": "exact",
         "backend": "reference",

@@ -53,7 +53,7 @@ def test_a_policy_computes_what_a_model_so_configured_computes(make: Any, name: 
 
 
 def test_wrong_rope_over_fp8_keys(make: Any) -> None:
-    """They are turned back from the cache. Queries and scores are in fp32 there, and in FP8 in the configured model."""
+    """Keys are rotated back from the cache. Queries and scores are in fp32 here, in FP8 in the configured model."""
     [expected] = make("fp8", indexer_rope_interleave=True).generate(PROMPT, GREEDY, inspect=True)
     llm = make("fp8")
     [ordinary] = llm.generate(PROMPT, GREEDY, inspect=True)
@@ -87,7 +87,7 @@ def test_window_forbidden_and_pinned_positions(make: Any) -> None:
             chosen = changed.selection[i].layers[layer]
             assert len(chosen) == TOPK and not set(hidden) & set(chosen.tolist()) and missing in chosen
             assert both.selection[i].layers[layer].tolist() == [*range(10), *range(20, position + 1)]
-    # Everything else is still selected by score: one place went to the pinned token, those of the hidden ones to the next best.
+    # Everything else is still selected by score: the pinned token took one place, the next best took the hidden tokens' places.
     before, after = (set(each.selection[0].layers[0].tolist()) for each in (ordinary, changed))
     assert len(before - after - set(hidden)) <= 1 and len(after - before) == len(before - after)
 
@@ -107,7 +107,7 @@ def test_a_recorded_selection_is_replayed_bit_by_bit(make: Any, chunk: int, leng
 
 
 def test_an_experiment_reads_shared_pages_and_leaves_none(make: Any) -> None:
-    """Pages before its start are reused; what it computes behind it is found by nobody, not even by itself."""
+    """Pages before its start are reused. Pages after it are found by no one, not even by the experiment itself."""
     llm = make(reuse=True)
     [ordinary] = llm.generate(PROMPT, GREEDY)
     policy = SelectionPolicy(100, "window", topk=9)
@@ -129,13 +129,13 @@ def test_experiments_and_ordinary_requests_share_steps(make: Any) -> None:
     llm = make(reuse=True, chunk=50)
     prompts = [PROMPT, PROMPT[::-1], PROMPT[30:], PROMPT[:70]]
     policies = [None, SelectionPolicy(60, "dense"), SelectionPolicy(2, topk=16), SelectionPolicy(9, "wrong_rope")]
-    alone = [llm.generate(prompt, GREEDY, policy=policy)[0] for prompt, policy in zip(prompts, policies, strict=True)]
+    single = [llm.generate(prompt, GREEDY, policy=policy)[0] for prompt, policy in zip(prompts, policies, strict=True)]
     requests = [
         llm.engine.requests.from_tokens(prompt, GREEDY, policy=policy)
         for prompt, policy in zip(prompts, policies, strict=True)
     ]
     together = dict(llm._answers.completions(requests))
-    assert max(_difference(together[i], alone[i]) for i in range(4)) < 1e-4
+    assert max(_difference(together[i], single[i]) for i in range(4)) < 1e-4
 
 
 def test_measured_mass_is_that_of_dense_attention(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_the_campaign_notices_an_engine_that_does_not_repair_its_pages(monkeypat
 
 
 def test_a_campaign_on_an_engine_without_pages_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its points are out of reach, for ever."""
+    """The campaign's fault points are never reached, and it still ends."""
     monkeypatch.setattr(PagePool, "rebuild", lambda pool, held: None)
     monkeypatch.setattr(fault_clients, "SECONDS", 0.5)
     monkeypatch.setattr(faults, "MISSES", 5)

@@ -1,4 +1,4 @@
-"""Faults inside the engine: which requests they end, and that nobody else notices."""
+"""Faults inside the engine end only the requests that they concern."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ from deepseek_v32.inference.text.detokenizer import IncrementalDecoder, StopStri
 from support.fake_model import AsyncRunner, fake_llm, reference_tokens
 
 PROMPTS = [[1, 2, 3], list(range(70)), [7] * 120, list(b"hello" * 12), list(range(70)), [9]]
-# Every kind of sampling: the fault of one row must leave the others' random numbers, penalties and log-probabilities alone.
+# Every kind of sampling: a fault in one row must not change other rows' random numbers, penalties or log-probabilities.
 KINDS: list[dict[str, Any]] = [
     dict(temperature=0),
     dict(temperature=3, seed=1, presence_penalty=2, stop=["\N{SNOWMAN}"]),
@@ -75,7 +75,7 @@ def answers(llm: LLM) -> list[Completion]:
 
 @pytest.fixture(scope="module")
 def undisturbed() -> list[Completion]:
-    """The answers without a fault, each request alone in its engine."""
+    """The answers without a fault, each request by itself in an engine."""
     found = [
         fake_llm().generate([prompt], params, inspect=i == INSPECTED)[0]
         for i, (prompt, params) in enumerate(zip(PROMPTS, PARAMS, strict=True))
@@ -222,7 +222,7 @@ def test_a_fault_in_sampling_one_request_ends_it_alone(ahead, times, undisturbed
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("times", [1, ALWAYS], ids=["once", "always"])
 def test_sampling_that_fails_only_for_a_batch_loses_nobody(ahead, times, after, undisturbed, monkeypatch):
-    """As when the device lacks memory for all rows at once."""
+    """Every request goes on when sampling fails for a whole batch, for lack of memory."""
     raised = inject(
         monkeypatch, step, "sample_tokens", lambda logits, requests, *_: len(requests) > 1, after=after, times=times
     )
@@ -237,8 +237,8 @@ def test_sampling_leaves_the_logits_alone():
     before = logits.clone()
     once, again = (sampler.sample(logits, requests) for _ in range(2))
     assert torch.equal(logits, before) and once == again
-    alone = [sampler.sample(logits[row : row + 1], [request])[0] for row, request in enumerate(requests)]
-    assert alone == once
+    single = [sampler.sample(logits[row : row + 1], [request])[0] for row, request in enumerate(requests)]
+    assert single == once
 
 
 def test_tokens_that_cannot_be_staged_are_taken_from_the_host(ahead, undisturbed, monkeypatch):
@@ -328,7 +328,7 @@ BOOKS = [
 @pytest.mark.parametrize("owner, name", BOOKS, ids=[f"{owner.__name__}.{name}" for owner, name in BOOKS])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_fault_in_the_engines_books_ends_nobody(ahead, owner, name, after, undisturbed, monkeypatch):
-    """Scheduler and pool: the engine repairs its books from what the requests hold, and goes on."""
+    """After a fault in scheduler or pool, the engine rebuilds its books from the requests' pages and goes on."""
     count = 0
     for number in (0, 3):
         with pytest.MonkeyPatch.context() as patch:

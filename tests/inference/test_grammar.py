@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from deepseek_v32.inference import LLM, SamplingParams, StructuredOutputsParams
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.sampling.constraints import EVERY, make_masks, write_needed_masks
-from deepseek_v32.inference.params import Request
 from deepseek_v32.inference.text.grammar import GrammarCompiler, Mask, _byte_characters
 from deepseek_v32.inference.text.tokenizer import END_THINK
 from support.fake_model import AsyncRunner
@@ -261,7 +261,7 @@ def test_a_token_is_taken_if_the_mask_holds_it(kind):
 
 
 class Likeliest:
-    """Tokens that arrive after so many looks."""
+    """Tokens that arrive after a given number of looks."""
 
     def __init__(self, tokens, looks):
         self.tokens, self._looks = tokens, looks

@@ -9,11 +9,11 @@ import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.engine import step
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.running import runner
 from deepseek_v32.inference.engine.running.inputs import SCRATCH_PLACE, StagedTokens
 from deepseek_v32.inference.engine.sampling.graph_tokens import GreedyTokens
 from deepseek_v32.inference.engine.sampling.sampler import Drafts, Sample, sample, sample_tokens
-from deepseek_v32.inference.params import Request
 from deepseek_v32.inference.text.grammar import StructuredOutputsParams
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 
@@ -41,7 +41,7 @@ REPORTED, DRAWN = replace(GREEDY, logprobs=0), replace(GREEDY, temperature=1.0, 
 
 @pytest.fixture(scope="module")
 def answers(checkpoint: Path) -> tuple[list[list[int]], list[int]]:
-    """What sampling gives: the likeliest tokens for all prompts, and random ones for the second."""
+    """The sampler's answers: the likeliest tokens for all prompts, and random ones for the second."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         plain = load(checkpoint, 0, monkeypatch)
         likeliest = [each.token_ids for each in plain.generate(PROMPTS, REPORTED)]
@@ -53,7 +53,7 @@ def answers(checkpoint: Path) -> tuple[list[list[int]], list[int]]:
 def test_answers_are_those_that_sampling_gives(
     checkpoint: Path, answers: tuple[list[list[int]], list[int]], drafts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Alone and in batches, beside requests that are sampled, and with the drafts of another number of requests staged before."""
+    """Answers agree one by one, in batches, with sampled requests, and after staged drafts of other requests."""
     expected, sampled = answers
     llm, taken = load(checkpoint, drafts, monkeypatch), []
     sample_greedily = GreedyTokens.sample
@@ -83,7 +83,7 @@ def test_nothing_is_sampled_that_the_graph_has_found(checkpoint: Path, monkeypat
 
     monkeypatch.setattr(step, "sample_tokens", count)
     llm.generate(PROMPTS[0], GREEDY)
-    assert len(calls) == 1, "the prompt's step alone"
+    assert len(calls) == 1, "only the prompt's step"
 
 
 def request(**params: Any) -> Request:
@@ -105,7 +105,7 @@ def test_requests_that_ask_for_more_are_sampled() -> None:
 
 
 def found_by(logits: torch.Tensor, given: list[int], counts: list[int], place: int | None = None) -> tuple[Any, Any]:
-    """What a step gives to the host, and what it stages, for requests with so many rows each."""
+    """Return what a step gives to the host and what it stages; `counts` are the requests' rows."""
     staged = StagedTokens(4, CPU)
     staged.sampled[:] = -5
     tokens = GreedyTokens(len(logits), staged)
@@ -158,7 +158,7 @@ def test_the_lowest_of_equal_tokens_is_taken() -> None:
 
 
 def test_what_runs_before_a_capture_stages_nothing() -> None:
-    """Another step's tokens may be waiting there, and on the host."""
+    """Runs before a capture stage nothing, because another step's tokens may still be there and on the host."""
     assert found_by(torch.randn(2, VOCAB), [0, 0], [1, 1], SCRATCH_PLACE)[1] == [-5] * 4
     _, staged = found_by(torch.eye(VOCAB)[3:5], [0, 0], [1, 1])
     assert staged == [3, 4, -5, -5]

@@ -34,8 +34,8 @@ def test_graphs_find_the_tokens_that_sampling_gives(drafts: int | Literal["auto"
     for count in (1, 4, 9):  # captures, then replays; rows of padding; steps that are launched ahead
         for _ in range(2):
             assert [each.token_ids for each in llm.generate(prompts[:count], GREEDY)] == reported[:count]
-    beside = [replace(GREEDY, temperature=1.0, seed=7), *[GREEDY] * 4]  # all of these are sampled together
-    assert [each.token_ids for each in llm.generate(prompts[:5], beside)][1:] == reported[1:5]
+    mixed = [replace(GREEDY, temperature=1.0, seed=7), *[GREEDY] * 4]  # all of these are sampled together
+    assert [each.token_ids for each in llm.generate(prompts[:5], mixed)][1:] == reported[1:5]
     inspected = llm.generate(prompts, GREEDY, inspect=True)
     assert [each.token_ids for each in inspected] == reported
     if drafts and drafts != "auto":

@@ -139,7 +139,7 @@ def test_two_streams_of_one_thread_share_the_steps() -> None:
 
 
 def in_thread(work: Callable[[], Any]) -> Any:
-    """What `work` returns in another thread."""
+    """Run `work` in another thread and return its result."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(work).result(60)
 

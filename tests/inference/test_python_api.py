@@ -114,12 +114,12 @@ def test_settings_of_a_wrong_type_are_refused_by_name(name: str, value: Any, exp
 def test_n_answers_have_seeds_that_follow_each_other() -> None:
     llm = fake_llm()
     found = llm.generate([[1, 2], [3]], SamplingParams(n=3, **{**vars_of(RANDOM), "seed": 2**64 - 1}))
-    alone = [
+    expected = [
         llm.generate([prompt], SamplingParams(**{**vars_of(RANDOM), "seed": seed}))[0].token_ids
         for prompt in ([1, 2], [3])
         for seed in (2**64 - 1, 0, 1)
     ]
-    assert [each.token_ids for each in found] == alone and len({tuple(each) for each in alone}) == 6
+    assert [each.token_ids for each in found] == expected and len({tuple(each) for each in expected}) == 6
     few = [SamplingParams(n=2, max_tokens=1), SamplingParams(max_tokens=2)]
     assert [len(each.token_ids) for each in llm.generate([[1], [3]], few)] == [1, 1, 2]
     with pytest.raises(ValueError, match="n is 0; expected between 1 and 128"):

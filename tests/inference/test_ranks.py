@@ -95,7 +95,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @cache
-def alone(path: Path) -> object:
+def one_process(path: Path) -> object:
     """The results of a single process."""
     namespace: dict[str, Any] = {}
     exec(WORK, namespace)
@@ -111,7 +111,7 @@ def test_ranks_receive_tokens_that_rank_0_sampled_ahead(checkpoints: dict[str, P
     """Decode steps in buckets, as on GPUs: the ranks start them before the host has read their input tokens."""
     ended = run_ranks(2, AHEAD + PROGRAM + "; assert ahead > 20, ahead", checkpoints["divisible"])
     assert [each.code for each in ended] == [0, 0], ended[0].err + ended[1].err
-    assert json.loads(ended[0].out) == alone(checkpoints["divisible"])
+    assert json.loads(ended[0].out) == one_process(checkpoints["divisible"])
 
 
 # Rank 0's own faults, one in each of several runs; the model works. Only a batch that was never sent ends requests.
@@ -167,7 +167,7 @@ def test_a_fault_of_rank_0_between_two_steps_leaves_the_ranks_in_step(checkpoint
 def test_ranks_answer_as_one_process(checkpoints, case, size):
     first, *rest = run_ranks(size, PROGRAM, checkpoints[case])
     assert first.code == 0, first.err
-    assert json.loads(first.out) == alone(checkpoints[case])
+    assert json.loads(first.out) == one_process(checkpoints[case])
     assert [(each.code, each.out) for each in rest] == [(0, "")] * (size - 1), rest[0].err
 
 
@@ -186,14 +186,14 @@ launch.accept_ranks = accept_ranks
 
 
 def test_ranks_of_several_machines_answer_as_one_process(checkpoints: dict[str, Path]) -> None:
-    """Each is told that it is alone on its machine, as torchrun does; so they talk over TCP."""
+    """Each rank is told that it is the only one on its machine, as torchrun does; so they talk over TCP."""
     first, other = run_ranks(2, APART + PROGRAM, checkpoints["divisible"])
     assert first.code == 0 and first.err == "127.0.0.1\n", first.err
-    assert json.loads(first.out) == alone(checkpoints["divisible"]) and (other.code, other.out) == (0, "")
+    assert json.loads(first.out) == one_process(checkpoints["divisible"]) and (other.code, other.out) == (0, "")
 
 
 def test_the_command_under_torchrun(tmp_path):
-    """Rank 0 alone reads the command line and answers."""
+    """Only rank 0 reads the command line and answers."""
     questions = [
         "The wifi password of the bakery is amber-kettle-7. What is the wifi password of the bakery?",
         "The meeting is on Tuesday at 14:30 in room 204. Where is the meeting?",

@@ -29,7 +29,7 @@ SIZES = [pytest.param(size, marks=pytest.mark.skipif(size > COUNT, reason=f"need
 WORK = """
 import json, sys
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.model.demo.dialogues import write
+from demo_model.dialogues import write
 
 def main(precision):
     llm = LLM(device="cuda", precision=precision, page_count=4096, max_sequences=16)
@@ -40,7 +40,7 @@ def main(precision):
                              thinking=0.0, functions=0.0)
         seed += 1
         stated = [n for n, turn in enumerate(conversation.turns) if turn.kind == "stated"]
-        if stated:  # a short conversation may hold filler alone
+        if stated:  # a short conversation may hold only filler
             prompts.append(llm.chat_token_ids(conversation.messages(until=stated[-1])))
             answers.append(conversation.turns[stated[-1]].value)
     greedy = SamplingParams(temperature=0, max_tokens=40)
@@ -60,7 +60,7 @@ PROGRAM = WORK + "print(json.dumps(main(sys.argv[1])))"
 
 
 @cache
-def alone(precision: str) -> Any:
+def one_gpu(precision: str) -> Any:
     """The results of one GPU, in a process of its own."""
     [one] = Job(1, PROGRAM, precision).wait(240)
     assert one.code == 0, one.err
@@ -77,7 +77,7 @@ def answers(size: int, precision: str) -> Any:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_exact_precision_answers_as_one_gpu_does(size: int) -> None:
-    assert answers(size, "exact")["tokens"] == alone("exact")["tokens"]
+    assert answers(size, "exact")["tokens"] == one_gpu("exact")["tokens"]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -85,7 +85,7 @@ def test_decode_graphs_with_collectives_answer_correctly(size: int) -> None:
     """The demo has 8, 4 or 2 heads on each rank: fewer than the 16 of the kernels' tiles."""
     results = answers(size, "fp8")
     assert results["graphs"] > 0
-    assert results["correct"] >= alone("fp8")["correct"] - 1
+    assert results["correct"] >= one_gpu("fp8")["correct"] - 1
 
 
 COLLECTIVES = """

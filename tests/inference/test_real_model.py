@@ -30,7 +30,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def alone(checkpoint: Path) -> list[list[int]]:
+def single(checkpoint: Path) -> list[list[int]]:
     """Each prompt by itself, with an empty cache."""
     llm = load(checkpoint, reuse_pages=False)
     return [llm.generate(prompt, GREEDY)[0].token_ids for prompt in PROMPTS]
@@ -44,9 +44,9 @@ def load(checkpoint: Path, page_count: int = 32, **options: object) -> LLM:
     return llm
 
 
-def test_answers_alone_agree_with_teacher_forcing(checkpoint: Path, alone: list[list[int]]) -> None:
+def test_answers_alone_agree_with_teacher_forcing(checkpoint: Path, single: list[list[int]]) -> None:
     llm = load(checkpoint)
-    for prompt, answer in zip(PROMPTS, alone, strict=True):
+    for prompt, answer in zip(PROMPTS, single, strict=True):
         logits = llm.logits(prompt + answer)
         assert logits[len(prompt) - 1 : -1].argmax(-1).tolist() == answer
 
@@ -54,27 +54,27 @@ def test_answers_alone_agree_with_teacher_forcing(checkpoint: Path, alone: list[
 @pytest.mark.parametrize("reuse", [True, False], ids=["reuse", "no-reuse"])
 @pytest.mark.parametrize("max_batch_tokens", [2048, 100, 7])
 def test_any_batch_gives_the_same_answers(
-    checkpoint: Path, alone: list[list[int]], max_batch_tokens: int, reuse: bool
+    checkpoint: Path, single: list[list[int]], max_batch_tokens: int, reuse: bool
 ) -> None:
     llm = load(checkpoint, max_batch_tokens=max_batch_tokens, reuse_pages=reuse)
     for order in (slice(None), slice(None, None, -1)):
-        assert [c.token_ids for c in llm.generate(PROMPTS[order], GREEDY)] == alone[order]
+        assert [c.token_ids for c in llm.generate(PROMPTS[order], GREEDY)] == single[order]
     assert (llm.stats().cached_tokens > 0) == reuse
 
 
 @pytest.mark.parametrize("reuse", [True, False], ids=["reuse", "no-reuse"])
 def test_preemption_every_other_step_gives_the_same_answers(
-    checkpoint: Path, alone: list[list[int]], reuse: bool
+    checkpoint: Path, single: list[list[int]], reuse: bool
 ) -> None:
     llm = load(checkpoint, reuse_pages=reuse)
     preempt_every_other_step(llm)
-    assert [c.token_ids for c in llm.generate(PROMPTS, GREEDY)] == alone
+    assert [c.token_ids for c in llm.generate(PROMPTS, GREEDY)] == single
     assert llm.stats().preemptions >= COUNT // 2 - 1
 
 
-def test_a_lack_of_pages_gives_the_same_answers(checkpoint: Path, alone: list[list[int]]) -> None:
+def test_a_lack_of_pages_gives_the_same_answers(checkpoint: Path, single: list[list[int]]) -> None:
     llm = load(checkpoint, page_count=4)
-    assert [c.token_ids for c in llm.generate(PROMPTS, GREEDY)] == alone
+    assert [c.token_ids for c in llm.generate(PROMPTS, GREEDY)] == single
     llm.engine.pool.check()
 
 

@@ -11,11 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.sampling import sampler
 from deepseek_v32.inference.engine.sampling.filters import Row, filter_scores, penalise
 from deepseek_v32.inference.engine.sampling.noise import DraftNoise, gumbel
 from deepseek_v32.inference.engine.sampling.sampler import Drafts, Sample, needs_host_sync
-from deepseek_v32.inference.params import Request, SamplingParams
+from deepseek_v32.inference.params import SamplingParams
 from simulation import model as formula
 
 VOCAB = 12
@@ -47,7 +48,7 @@ def request(params: SamplingParams, seed: int = 0, prompt: list[int] | None = No
 
 
 def sample(logits: torch.Tensor, requests: list[Request]) -> list[Sample]:
-    """Of requests without drafts."""
+    """Sample for requests without drafts."""
     return [only for [only] in sampler.sample(logits, requests)]
 
 
@@ -197,8 +198,8 @@ def test_the_same_seed_and_position_sample_the_same_whatever_the_batch() -> None
     requests = [request(kinds[i % len(kinds)], seed=i, output=[1] * (i % 5)) for i in range(60)]
     logits = torch.randn(60, 1000, generator=generator) * 3
     together = [s.token for s in sample(logits.clone(), requests)]
-    alone = [sample(logits[i : i + 1].clone(), [requests[i]])[0].token for i in range(60)]
-    assert together == alone
+    single = [sample(logits[i : i + 1].clone(), [requests[i]])[0].token for i in range(60)]
+    assert together == single
     order = torch.randperm(60, generator=generator).tolist()
     shuffled = sample(logits[order].clone(), [requests[i] for i in order])
     assert [s.token for s in shuffled] == [together[i] for i in order]
@@ -244,7 +245,7 @@ DRAFTED = (
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**64 - 1), counts=st.lists(st.integers(0, 4), min_size=1, max_size=6), data=st.data())
 def test_drafts_give_the_tokens_of_one_step_after_another(seed: int, counts: list[int], data: st.DataObject) -> None:
-    """Whether they are right, wrong, or right for a while; the rows before the first wrong one have the same log-probabilities."""
+    """Right, wrong and partly right drafts give the same tokens; rows before the first wrong draft, the same log-probabilities."""
     generator = torch.Generator().manual_seed(seed % 2**63)
     table = torch.randn(VOCAB, VOCAB, generator=generator) * 2  # the logits after each token
     requests, drafts, rows, expected = [], torch.zeros(len(counts), 4, dtype=torch.int64), [], []
@@ -284,7 +285,7 @@ def test_a_bad_row_ends_a_request_only_if_the_drafts_before_it_are_right() -> No
 
 
 def test_a_guess_from_the_same_logits_is_the_token_that_is_sampled() -> None:
-    """At every place behind the step's first token, for any seed: so a draft layer that knew the model would never be wrong."""
+    """This holds at every later place of a step, for any seed: drafts from the model's own logits are never wrong."""
     generator = torch.Generator().manual_seed(3)
     params = [SamplingParams(temperature=t) for t in (0, 0.5, 1, 3)] * 10
     requests = [request(each, seed=2**64 - 1 - i, output=[1] * (i % 7)) for i, each in enumerate(params)]

@@ -9,13 +9,13 @@ import torch
 
 from deepseek_v32.inference import LLM, SamplingParams, StructuredOutputsParams
 from deepseek_v32.inference.engine import step
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.running import runner
 from deepseek_v32.inference.engine.running.captured_step import GraphMemory
 from deepseek_v32.inference.engine.running.inputs import DecodeInputs, StagedTokens
 from deepseek_v32.inference.engine.sampling.graph_tokens import GreedyTokens, SamplingGraphs
 from deepseek_v32.inference.engine.sampling.sampler import sample
 from deepseek_v32.inference.engine.scheduling.batch import Batch
-from deepseek_v32.inference.params import Request
 from deepseek_v32.inference.text.grammar import Mask
 
 CPU, VOCAB, ROWS = torch.device("cpu"), 70, 8
@@ -33,7 +33,7 @@ KINDS = [
 
 @pytest.mark.heavy
 def test_answers_are_those_that_the_sampler_gives(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The demo with decode graphs, whose steps are launched ahead, and without; also beside requests that ask for more."""
+    """The demo's answers agree with and without decode graphs, also next to requests that the graphs do not sample."""
     limits: dict[str, Any] = {"page_count": 32, "max_sequences": 8, "max_model_len": 256, "speculative_tokens": 0}
     prompts = [
         [(i * by) % 997 + 10 for i in range(count)] for by, count in ((37, 3), (11, 50), (53, 63), (7, 90), (29, 64))
@@ -45,11 +45,11 @@ def test_answers_are_those_that_the_sampler_gives(monkeypatch: pytest.MonkeyPatc
     inner = step.sample_tokens
     monkeypatch.setattr(step, "sample_tokens", lambda *arguments: calls.append(1) or inner(*arguments))
     assert [each.token_ids for each in llm.generate(prompts, KINDS)] == expected
-    assert len(calls) <= len(prompts), "steps with prompts alone"
+    assert len(calls) <= len(prompts), "only steps with prompts"
     for kind in (0, 2, 3):
         calls.clear()
         assert llm.generate(prompts[kind], KINDS[kind])[0].token_ids == expected[kind]
-        assert len(calls) == 1, "the prompt's step alone"
+        assert len(calls) == 1, "only the prompt's step"
     reported = [KINDS[0], replace(GREEDY, logprobs=1), *KINDS[2:]]
     calls.clear()
     assert [each.token_ids for each in llm.generate(prompts, reported)] == expected

@@ -56,4 +56,4 @@ def test_graphs_sample_what_the_sampler_samples(monkeypatch: pytest.MonkeyPatch)
         for _ in range(2):
             own = [kinds[first]] * 2
             assert llm.generate(prompts[first : first + 5 : 4], own)[0].token_ids == expected[first]
-    assert len(calls) <= 22, "steps with prompts alone"
+    assert len(calls) <= 22, "only steps with prompts"

@@ -5,12 +5,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.scheduling.pace import Pace, StepTimes
 from deepseek_v32.inference.engine.scheduling.pages import PagePool
-from deepseek_v32.inference.engine.scheduling.prompt_order import PATIENCE
-from deepseek_v32.inference.engine.scheduling.scheduler import Scheduler
-from deepseek_v32.inference.params import Request, SamplingParams
+from deepseek_v32.inference.engine.scheduling.scheduler import PATIENCE, Scheduler
+from deepseek_v32.inference.params import SamplingParams
 
 SIZE = 4  # tokens per page
 
@@ -84,7 +84,7 @@ class World:
         self.check_batch(batch)
         writes = []
         for request, start, count in zip(batch.requests, batch.starts, batch.counts, strict=True):
-            writes.append([(p, request.pages[p // SIZE], p % SIZE) for p in range(start, start + count)])
+            writes.append([(p, request.cache.pages[p // SIZE], p % SIZE) for p in range(start, start + count)])
         self.scheduler.start(batch)
         self.now += batch.tokens * self.token_seconds
         self.count_idle(batch)
@@ -102,7 +102,7 @@ class World:
                 self.memory[page][offset] = (request.tokens[position], position)
         going = [request for request in batch.sampling if request in self.requests]
         for request in going:
-            context = [self.memory[request.pages[i // SIZE]][i % SIZE] for i in range(len(request.tokens))]
+            context = [self.memory[request.cache.pages[i // SIZE]][i % SIZE] for i in range(len(request.tokens))]
             assert context == [(token, i) for i, token in enumerate(request.tokens)], "the context is not its own"
         self.scheduler.commit(batch)
         for request in going:
@@ -113,7 +113,7 @@ class World:
 
     def end(self, request: Request, discard: bool = False) -> None:
         assert self.scheduler.remove(request, discard)
-        assert not request.pages and not self.scheduler.remove(request)
+        assert not request.cache.pages and not self.scheduler.remove(request)
         self.requests.remove(request)
 
     def check_batch(self, batch: Batch) -> None:
@@ -124,16 +124,19 @@ class World:
         for request, start, count, logit_count in zip(
             batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True
         ):
-            assert start == request.computed and 1 <= count <= request.remaining
+            assert start == request.cache.computed and 1 <= count <= request.remaining
             assert logit_count == (count == request.remaining)
-            assert len(request.pages) * SIZE >= start + count
+            assert len(request.cache.pages) * SIZE >= start + count
 
     def check(self) -> None:
         self.pool.check()
-        held = [page for request in self.requests for page in request.pages]
+        held = [page for request in self.requests for page in request.cache.pages]
         assert self.pool._references == [held.count(page) for page in range(self.pool.page_count)]
         assert set(self.scheduler.running) | set(self.scheduler.waiting) == set(self.requests)
-        assert all(not r.pages and r.computed == r.cached_pages == r.prefix_id == 0 for r in self.scheduler.waiting)
+        assert all(
+            not r.cache.pages and r.cache.computed == r.cache.cached_pages == r.cache.prefix_id == 0
+            for r in self.scheduler.waiting
+        )
         assert len(self.scheduler.running) + len(self.scheduler.waiting) == len(self.requests)
 
     def run_to_end(self, forced_preemption: bool = False, ahead: bool = False) -> int:
@@ -266,7 +269,7 @@ def test_the_latest_request_is_preempted_and_its_answer_so_far_is_recomputed() -
         world.step()
     batch = world.step()
     assert batch.requests == (first,) and list(world.scheduler.waiting) == [second]
-    assert world.scheduler.preemptions == 1 and second.output_count == 2 and not second.pages
+    assert world.scheduler.preemptions == 1 and second.output_count == 2 and not second.cache.pages
     while first in world.requests:
         world.step()
     batch = world.step()
@@ -288,7 +291,7 @@ def test_the_step_after_decodes_is_scheduled_before_their_tokens_are_known() -> 
         and world.in_flight[0].requests == (second,)
         and world.in_flight[0].sampled_rows == (1,)
     )
-    assert len(second.pages) == 2 and second.pending == 1
+    assert len(second.cache.pages) == 2 and second.cache.pending == 1
     waiting = world.add([2], 9)
     world.step(ahead=True)
     assert world.in_flight is None  # a waiting request can be admitted
@@ -315,9 +318,9 @@ def test_a_reused_prefix_leaves_at_least_one_token_to_compute() -> None:
     world.run_to_end()
     request = world.add([0] * 8, 1)
     batch = world.step()
-    assert request.cached_tokens == 4 and batch.counts == (4,)
+    assert request.queue.cached_tokens == 4 and batch.counts == (4,)
     longer = world.add([0] * 9, 1)
-    assert world.step().counts == (1,) and longer.cached_tokens == 8
+    assert world.step().counts == (1,) and longer.queue.cached_tokens == 8
 
 
 def test_what_a_failed_request_cached_is_not_reused() -> None:
@@ -328,7 +331,7 @@ def test_what_a_failed_request_cached_is_not_reused() -> None:
     assert world.pool.cached == 0
     again = world.add([0] * 9, 4)
     world.step()
-    assert again.cached_tokens == 0
+    assert again.queue.cached_tokens == 0
 
 
 @pytest.mark.parametrize("name", ["max_batch_tokens", "max_sequences"])
@@ -351,7 +354,7 @@ def test_a_short_prompt_passes_a_long_one_which_goes_on_beside_it() -> None:
 
 
 def test_prompts_of_one_length_are_computed_one_after_the_other() -> None:
-    """So that all but the last are ready early, and the ones behind can reuse what the first has computed."""
+    """All but the last are ready early, and later ones can reuse the first one's pages."""
     world = World(64, max_batch_tokens=10, max_sequences=8)
     requests = [world.add([0, 1, 2, 1] * 10, 1) for _ in range(4)]
     order = []
@@ -360,7 +363,7 @@ def test_prompts_of_one_length_are_computed_one_after_the_other() -> None:
         world.step()
         order += sorted(before - set(world.requests), key=lambda request: request.id)
     assert order == requests
-    assert [request.cached_tokens for request in requests] == [0, 36, 36, 36]
+    assert [request.queue.cached_tokens for request in requests] == [0, 36, 36, 36]
 
 
 def test_a_long_prompt_among_a_crowd_of_short_ones_gets_its_share() -> None:
@@ -377,7 +380,7 @@ def test_a_long_prompt_among_a_crowd_of_short_ones_gets_its_share() -> None:
 
 
 def test_the_oldest_request_is_not_kept_waiting_by_those_that_pass_it() -> None:
-    """It needs nearly all pages; the younger ones always have some."""
+    """The oldest request, which needs nearly all pages, runs although younger ones always hold some."""
     world = World(8, max_batch_tokens=4, max_sequences=3, reuse=False)
     world.add([0] * 8, 12)
     world.step()
@@ -397,7 +400,7 @@ def test_the_oldest_request_gets_the_pages_that_younger_ones_have_outgrown() -> 
     long, steps = world.add([0] * 28, 1), 0
     for first in range(3):
         world.add([first], 24)
-    while long.admission == 0:
+    while long.cache.admission == 0:
         world.add([1, 2], 1)  # takes the rest of the budget
         world.step()
         steps += 1
@@ -440,7 +443,7 @@ def test_answers_shorten_the_steps_and_a_step_has_a_least_size() -> None:
 
 
 def test_a_step_in_which_an_answer_begins_is_as_short_as_those_beside_answers() -> None:
-    """Else a question that comes while a long prompt is read alone waits for two of its long steps."""
+    """Else a question that comes during a long prompt waits for two long steps."""
     times = StepTimes(0.1, 1.0, first_tokens=100)
     world = World(512, max_batch_tokens=10_000, max_sequences=2, times=times)
     world.add([0] * 2000, 1)

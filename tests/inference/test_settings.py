@@ -126,7 +126,7 @@ WRONG = [None, True, 0, -1, 1.5, "x", "", [], [1], ["x"], [None], [[1]], {}, {"a
 
 
 def places(value: Any, depth: int = 0) -> Iterator[tuple[Any, ...]]:
-    """The paths of a JSON value's parts; of long lists and objects, those of the first and the last."""
+    """Yield the paths of a JSON value's parts; in long lists and objects, only the first and the last part."""
     if depth and not (isinstance(value, dict | list) and len(value) > 100):
         yield ()
     keys = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []

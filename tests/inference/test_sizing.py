@@ -1,4 +1,4 @@
-"""Whether a model fits and how many cache pages do: in numbers, before anything is loaded. GPUs' reports are simulated here."""
+"""Whether a model fits, and how many cache pages do, is computed before loading. GPUs' reports are simulated here."""
 
 import re
 from dataclasses import replace
@@ -8,8 +8,8 @@ import torch
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.cache_check.check import CacheCheck
+from deepseek_v32.inference.config import CacheBudget, EngineConfig
 from deepseek_v32.inference.engine import sizing
-from deepseek_v32.inference.engine.limits import CacheBudget, EngineConfig
 from deepseek_v32.inference.engine.running.cache import allocate, bytes_per_page
 from deepseek_v32.inference.engine.running.largest_step import (
     largest_step,
@@ -136,8 +136,8 @@ def test_a_model_in_memory_leaves_room_for_the_draft_layers_cache(gpu):
 
 
 def test_ranks_divide_a_cpus_memory():
-    alone, shared = (pages_in_memory(RELEASED, "exact", "cpu", 163840, 0.4, ranks=ranks) for ranks in (1, 4))
-    assert shared <= alone / 3
+    single, shared = (pages_in_memory(RELEASED, "exact", "cpu", 163840, 0.4, ranks=ranks) for ranks in (1, 4))
+    assert shared <= single / 3
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.commands.options import ModelOptions
+from deepseek_v32.inference.config import AUTO, EngineConfig
 from deepseek_v32.inference.distributed.model_source import ModelSource
-from deepseek_v32.inference.engine.limits import AUTO, EngineConfig
 from deepseek_v32.inference.engine.running.runner import EagerStep
 from deepseek_v32.inference.engine.scheduling.pace import UNBOUNDED, Pace
 from deepseek_v32.inference.engine.scheduling.pages import PagePool
@@ -39,7 +39,7 @@ def plain(checkpoint: Path) -> LLM:
 
 @pytest.mark.parametrize("count", [1, 4, "auto"])
 def test_answers_are_those_of_plain_decoding(checkpoint: Path, plain: LLM, count: Any) -> None:
-    """In chunks, with a reused prefix and with sampling; streamed token by token; selections are those of each token's row."""
+    """Answers agree in chunks, with a reused prefix, sampled and streamed. Selections come from each token's own row."""
     llm = LLM(checkpoint, device="cpu", speculative_tokens=count, max_batch_tokens=40, max_sequences=3)
     expected = plain.generate(PROMPTS, PARAMS, inspect=True)
     for prompt, params, whole in zip(PROMPTS, PARAMS, expected, strict=True):
@@ -109,7 +109,7 @@ def test_long_prompts_of_short_answers_are_left_out(
 def test_steps_with_prompt_tokens_make_as_few_drafts_as_the_pace_says(
     checkpoint: Path, plain: LLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that answers beside a prompt do not wait for drafts: on a GPU such a step launches every operation one by one."""
+    """Answers next to a prompt do not wait for many drafts: on a GPU such a step launches every operation one by one."""
     llm = LLM(checkpoint, device="cpu", speculative_tokens=3, max_batch_tokens=32)
     engine, seen = llm.engine, set()
     engine.scheduler.pace = Pace(replace(UNBOUNDED, most_drafts=1))
@@ -159,7 +159,7 @@ def test_a_page_with_drafts_is_found_by_what_follows_it() -> None:
     assert pool.match([1, 2, 3, 4, 5], 4) == ([first, second], 2, 2)
     assert pool.match([1, 2, 3, 4, 6], 4) == ([first], after, 1)
     assert pool.match([1, 2, 9, 4, 5], 4) == ([third], plain, 0)  # as good for the model, not for drafts
-    assert pool.match([1, 2], 2) == ([third], plain, 0)  # nobody knows yet what follows
+    assert pool.match([1, 2], 2) == ([third], plain, 0)  # the next token is not known yet
 
 
 def test_auto_is_understood_around_a_model_in_memory(checkpoint: Path, plain: LLM) -> None:

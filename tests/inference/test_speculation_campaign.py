@@ -1,4 +1,4 @@
-"""The campaign that compares speculation with plain decoding, on a random model whose drafts are right as often as is wished."""
+"""The campaign that compares speculation with plain decoding, on a random model whose drafts are right at a chosen rate."""
 
 import random
 from collections.abc import Callable
@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from campaigns.speculation import Answer, Asked, difference, make_case, run
-from deepseek_v32.inference.engine.running.runner import Runner
-from deepseek_v32.inference.engine.sampling.noise import DraftNoise
-from deepseek_v32.inference.engine.scheduling.batch import Batch
+from deepseek_v32.inference.engine.running.runner import EagerStep, Runner
+from deepseek_v32.inference.engine.step import Choices
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.metadata import AttentionMetadata
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
@@ -33,26 +32,27 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Transformer:
 
 def draft_well(monkeypatch: pytest.MonkeyPatch, asked: list[Asked], plain: list[Answer], seed: int) -> None:
     """Put the tokens of plain decoding in place of four fifths of the drafts."""
-    draft, rng = Runner.draft, random.Random(seed)
+    draft, rng = EagerStep.draft, random.Random(seed)
 
-    def better(self: Runner, batch: Batch, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
-        draft(self, batch, sampled, accepted, noise)
-        for row, request in enumerate(batch.sampling):
+    def better(self: EagerStep, choices: Choices | None = None) -> None:
+        choices = choices or self.choices()
+        draft(self, choices)
+        for row, request in enumerate(self.batch.sampling):
             answer = next(
                 each.tokens
                 for one, each in zip(asked, plain, strict=True)
                 if (list(request.prompt), request.params) == (one.prompt, one.params)
             )
-            first = request.output_count + int(accepted[row]) + 1
-            for number, token in enumerate(answer[first : first + (batch.draft_tokens or 0)]):
+            first = request.output_count + int(choices.accepted[row]) + 1
+            for number, token in enumerate(answer[first : first + (self.batch.draft_tokens or 0)]):
                 if rng.random() < 0.8:
-                    self.drafts[row, number] = token
+                    self.runner.drafts[row, number] = token
 
-    monkeypatch.setattr(Runner, "draft", better)
+    monkeypatch.setattr(EagerStep, "draft", better)
 
 
 def failures(model: Transformer, monkeypatch: pytest.MonkeyPatch, cases: range) -> tuple[list[Any], dict[str, int]]:
-    """What differs from plain decoding, and counts of what happened."""
+    """Return differences from plain decoding, and counts of events."""
     found: list[Any] = []
     seen = dict.fromkeys(("drafted", "accepted", "preempted", "cached"), 0)
     for seed in cases:

@@ -1,6 +1,7 @@
 """Speculative decoding on Hopper GPUs, with the demo's draft layer: the tokens of plain decoding, on one and on two."""
 
 import json
+import os
 import subprocess
 import sys
 from functools import cache
@@ -26,7 +27,7 @@ WORK = """
 import json, sys
 from dataclasses import replace
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.model.demo.dialogues import write
+from demo_model.dialogues import write
 
 def main(precision, drafts, ranks=None, deterministic=False):
     limits = {"max_batch_tokens": 512, "page_count": 60, "max_model_len": 2048, "max_sequences": 8}
@@ -41,7 +42,7 @@ def main(precision, drafts, ranks=None, deterministic=False):
         sampled = SamplingParams(temperature=0.7, top_p=0.9, seed=3, max_tokens=40, presence_penalty=0.5, ignore_eos=True)
         completions = llm.generate(prompts, greedy) + llm.generate(prompts[:8], replace(sampled, logprobs=1))
         errors = [each.error for each in completions if each.finish_reason == "error"]
-        assert not errors, errors  # such as those of a GPU whose memory other programs fill
+        assert not errors, errors  # such as a lack of memory because of other programs
         stats = llm.stats()
         graphs = getattr(llm.engine.runner, "_runner", llm.engine.runner).graphs
         return {
@@ -61,13 +62,13 @@ WITH_CHILDREN = WORK + "print(json.dumps(main(sys.argv[1], int(sys.argv[2]), 2))
 
 
 @cache
-def alone(precision: str, drafts: int) -> Any:
-    """On one GPU, in a process of its own."""
+def one_gpu(precision: str, drafts: int) -> Any:
+    """The results of one GPU, in a process of its own."""
     return ranks(1, precision, drafts)
 
 
 def ranks(size: int, *arguments: object) -> Any:
-    """On so many GPUs."""
+    """The results of a given number of GPUs."""
     ended = Job(size, PROGRAM, *arguments).wait(120)
     assert not any(each.code for each in ended), ended
     return json.loads(ended[0].out.splitlines()[-1])
@@ -83,14 +84,14 @@ def assert_same(found: Any, plain: Any) -> None:
 
 @pytest.mark.parametrize("drafts", [1, 4])
 def test_exact_answers_are_those_of_plain_decoding(drafts: int) -> None:
-    found = alone("exact", drafts)
-    assert_same(found, alone("exact", 0))
+    found = one_gpu("exact", drafts)
+    assert_same(found, one_gpu("exact", 0))
     assert found["accepted"][drafts - 1] and not any(found["drafted"][drafts:])
 
 
 def test_graphs_draft_as_well_as_exact_precision_does() -> None:
     """In fp8, with decode graphs and the MTP layer's. Close calls differ between precisions, so most answers are compared."""
-    found, exact, plain = alone("fp8", 4), alone("exact", 4), alone("fp8", 0)
+    found, exact, plain = one_gpu("fp8", 4), one_gpu("exact", 4), one_gpu("fp8", 0)
     assert found["graphs"] and plain["graphs"]
     for place in range(4):
         shares = [each["accepted"][place] / each["drafted"][place] for each in (found, exact)]
@@ -101,7 +102,7 @@ def test_graphs_draft_as_well_as_exact_precision_does() -> None:
 
 @two_gpus
 def test_two_ranks_over_nccl_speculate_as_one() -> None:
-    assert_same(ranks(2, "exact", 3), alone("exact", 0))
+    assert_same(ranks(2, "exact", 3), one_gpu("exact", 0))
 
 
 @two_gpus
@@ -117,7 +118,7 @@ def test_graphs_of_two_ranks_draft_over_nccl(drafts: int | str) -> None:
 @two_gpus
 def test_graphs_of_two_ranks_draft_as_well_as_one() -> None:
     """In fp8 with the fastest kernels."""
-    found, one = ranks(2, "fp8", 2), alone("fp8", 2)
+    found, one = ranks(2, "fp8", 2), one_gpu("fp8", 2)
     assert found["graphs"]
     for place in range(2):
         shares = [each["accepted"][place] / each["drafted"][place] for each in (found, one)]
@@ -130,6 +131,7 @@ def test_graphs_of_two_ranks_draft_as_well_as_one() -> None:
 def test_a_program_that_starts_its_ranks_itself_speculates_over_nccl() -> None:
     """LLM(tensor_parallel_size=2): the other rank is this program's child."""
     command = [sys.executable, "-c", WITH_CHILDREN, "exact", "3"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 0, ended.stderr
-    assert_same(json.loads(ended.stdout.splitlines()[-1]), alone("exact", 0))
+    assert_same(json.loads(ended.stdout.splitlines()[-1]), one_gpu("exact", 0))

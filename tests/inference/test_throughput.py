@@ -1,4 +1,4 @@
-"""The benchmark of the whole model runs, alone and on two ranks; its random contexts are valid and the same on every rank."""
+"""The benchmark of the whole model runs on one rank and on two; its random contexts are valid and the same on every rank."""
 
 import json
 import os

@@ -249,7 +249,7 @@ def test_other_threads_run_while_a_long_text_is_converted(work):
     thread.start()
     while not ended.wait(0.001):
         turns += 1
-    # With the interpreter's lock held there would be the turns before and after, and those of the conversion to lists.
+    # If the interpreter's lock were held, there would be turns only before, after, and during the conversion to lists.
     assert turns >= 10
 
 

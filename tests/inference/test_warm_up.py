@@ -44,7 +44,7 @@ def captured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_answers_wait_for_no_capture(checkpoint: Path, captured: list[Any]) -> None:
-    """One at a time, with drafts and without; and they are those of plain decoding."""
+    """Answers one at a time, with drafts or without, wait for no capture and equal plain decoding's."""
     plain = LLM(checkpoint, device="cpu", speculative_tokens=0, decode_graphs=False, **LIMITS)
     llm = LLM(checkpoint, device="cpu", speculative_tokens="auto", **LIMITS)
     before = len(captured)
@@ -83,7 +83,7 @@ def test_none_are_captured_for_a_number_that_the_user_gives(checkpoint: Path, ca
 def test_an_engine_starts_although_they_fail(
     checkpoint: Path, captured: list[Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As when a GPU's memory is nearly full: its graphs are captured when they are needed."""
+    """When a GPU's memory is nearly full, graphs are captured when they are needed."""
     run = running.Runner.run
 
     def fail(*arguments: Any) -> Any:

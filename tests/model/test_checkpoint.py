@@ -159,7 +159,7 @@ def test_untied_module_of_a_tied_model(tmp_path):
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 def test_saved_by_transformers(tmp_path, seed, dtype):
-    """`save_pretrained` is an independent writer: loaded parameters equal those of transformers' model."""
+    """Parameters loaded from `save_pretrained`, an independent writer, equal transformers' own parameters."""
     from transformers import DeepseekV32Config, DeepseekV32ForCausalLM
 
     torch.manual_seed(seed)

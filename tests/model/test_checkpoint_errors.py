@@ -106,7 +106,7 @@ def test_wrong_tensors(tmp_path, pristine, monkeypatch, change, message):
 
 
 def test_mtp_layer_is_optional(tmp_path, pristine):
-    """For any value in config.json: transformers drops the key, and some programs drop the layer."""
+    """A checkpoint without the layer loads for any value of the key: transformers drops the key, others drop the layer."""
 
     def drop_layer(tensors: Tensors) -> None:
         for name in [name for name in tensors if name.startswith(MTP)]:
@@ -130,7 +130,7 @@ WK, WEIGHTS_PROJ, K_BIAS = (
 @pytest.mark.parametrize("value", [math.nan, -math.nan, math.inf, -math.inf], ids=str)
 @pytest.mark.parametrize("name", [WK, WEIGHTS_PROJ, K_BIAS, Q, Q + "_scale_inv", NORM, EXPERT, "lm_head.weight"])
 def test_non_finite_values(tmp_path, pristine, name, value):
-    """NaN or infinity in any tensor: those of the indexer give finite logits, because NaN scores are never selected."""
+    """NaN or infinity in any tensor is refused. NaN scores are never selected, so in the indexer it would not reach the logits."""
 
     def poison(tensor: torch.Tensor) -> torch.Tensor:
         values = tensor.float()

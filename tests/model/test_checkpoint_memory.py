@@ -8,7 +8,7 @@ import pytest
 from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from support.forked_ranks import run_program
 
-# One dense MLP with tensors of 33.6 M elements, beside which row chunks (a few MB) are small.
+# One dense MLP with tensors of 33.6 M elements; row chunks (a few MB) are small in comparison.
 CONFIG = replace(TINY, hidden_size=4096, intermediate_size=8192, num_hidden_layers=1)
 LARGEST = CONFIG.hidden_size * CONFIG.intermediate_size
 

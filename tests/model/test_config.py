@@ -122,7 +122,7 @@ def test_experts_by_another_name():
     assert parse_config(values | {"num_experts": 64}).n_routed_experts == 64
 
 
-# Of a model of this family, each asks for another computation. Most are false or null; absent, they change nothing.
+# In this family of models, each key asks for another computation. Most are false or null; absent keys change nothing.
 OTHER_COMPUTATIONS = {
     "unknown, false": {"attn_output_gate": False},
     "half-split RoPE": {"rope_interleave": False},

@@ -27,7 +27,7 @@ from support.simulation import Latents, Simulation, random_parameters, read_cach
 # value, so a stage without a quantisation differs by 2e-2.
 TOLERANCE = {
     "attended": 4e-3,  # beyond half an e4m3 step; absorbed queries, latents and values round to bf16 once each: 3 x 2^-9
-    "attention": 1e-3,  # o_proj alone, from the model's own input: an fp32 sum sometimes rounds to another bf16
+    "attention": 1e-3,  # only o_proj, from the model's own input: an fp32 sum sometimes rounds to another bf16
     "output": 1e-3,  # MLP and both residual sums: as above, and values that round differently are quantised again
     "logits": 2e-4,  # bf16 operands, fp32 sums: one of 320 normed values that rounds to another bf16 is 2^-8 / 320^0.5
 }
@@ -58,7 +58,7 @@ CONFIG = ModelConfig(
 LONG, SHORT = 0, 1
 PAGES = {LONG: [3, 1], SHORT: [2]}  # page 0 belongs to no sequence
 PAGE_COUNT = 5
-# Sequences of each step and their new tokens, decodes first: a prompt chunk of each, a decode beside a chunk, decodes.
+# Sequences of each step and their new tokens, decodes first: a prompt chunk of each, a decode and a chunk, decodes.
 STEPS = [
     [(LONG, 70), (SHORT, 13)],
     [(SHORT, 1), (LONG, 7)],

@@ -1,9 +1,9 @@
 """Operands that kernels read before the previous kernel has ended are complete by then, in the order in which a layer launches.
 
 A CPU runs a decode step. Each operation that the model chooses counts as one launch, and so does each computation of torch
-outside of them. A product lets the next launch start once all earlier ones have ended; any other, and a product beside the
-previous one, may let it start at once (kernels/cuda/pdl.py). So a product must lie between the launch that writes an operand and
-the one that reads it early. test_compiled.py looks in the machine code for what kernels do before they wait, and for when products
+outside of them. A product lets the next launch start once all earlier ones have ended; any other, and a product that overlaps
+the previous one, may let it start at once (kernels/cuda/pdl.py). So a product must lie between an operand's writer and a launch
+that reads it early. test_compiled.py looks in the machine code for what kernels do before they wait, and for when products
 let the next one start.
 """
 
@@ -76,9 +76,9 @@ class Recorder(TorchDispatchMode):
                 return run(*args, **kwargs)
             given = parameters.bind(*args, **kwargs).arguments
             names, allowed = EARLY.get(operation, ((), None))
-            beside = allowed is not None and given.get(allowed, False)
-            reads = {name: places(given[name]) for name in names if allowed is None or beside}
-            self._current = Launch(operation, reads, waits=operation in PRODUCTS and not beside)
+            overlaps = allowed is not None and given.get(allowed, False)
+            reads = {name: places(given[name]) for name in names if allowed is None or overlaps}
+            self._current = Launch(operation, reads, waits=operation in PRODUCTS and not overlaps)
             self.launches.append(self._current)
             try:
                 return run(*args, **kwargs)

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.commands.cli import app
+from deepseek_v32.inference.config import EngineConfig
 from deepseek_v32.inference.distributed.model_source import ModelSource
-from deepseek_v32.inference.engine.limits import EngineConfig
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.model.checkpoint.conversion import convert
 from deepseek_v32.model.checkpoint.load import load_model
@@ -57,7 +57,7 @@ def refusal(call: Callable[..., Any], *arguments: Any, **named: Any) -> str:
 
 
 def places(file: Path) -> dict[str, tuple[int, int]]:
-    """The bytes of each tensor in a safetensors file, from its header alone."""
+    """Return each tensor's place in a safetensors file, from only its header."""
     data = file.read_bytes()
     length = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + length])
@@ -113,7 +113,7 @@ def test_other_ranks_are_told_whether_to_verify(pristine, verified):
 
 
 def test_swapped_tensors_of_one_shape(target):
-    """Nothing but a manifest can tell."""
+    """Only a manifest notices that two tensors of one shape are swapped."""
     file = min(target.glob("*.safetensors"))
     norms = [(name, span) for name, span in places(file).items() if name.endswith("attention_layernorm.weight")]
     (first, one), (_, other) = next(
@@ -248,7 +248,7 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "size": (lambda v: v["files"][FILE].update(size=1), "bytes; expected the 1 in"),
     "another file": (
         lambda v: v["files"].update(x=v["files"][FILE]),
-        "names 'x'; expected the files of this checkpoint",
+        "names 'x'; expected only files of this checkpoint",
     ),
     "a file less": (lambda v: v["files"].pop(FILE), f"{FILE}': is not in {MANIFEST}"),
     "a tensor less": (lambda v: v["files"][FILE]["tensors"].pop(EMBED), f"tensor '{EMBED}' is here, but not in"),

@@ -33,7 +33,7 @@ class Oracle:
         config = DeepseekV32Config(**arguments)
         generator = torch.Generator().manual_seed(seed)
         self.model = DeepseekV32ForCausalLM(config).float().eval()
-        # A layer of experts after the last one. The layer's number decides its kind alone.
+        # A layer of experts after the last one: only the layer's number decides its kind.
         sparse = DeepseekV32Config(**{**arguments, "num_hidden_layers": layers + 1, "first_k_dense_replace": 0})
         sparse._attn_implementation = "eager"
         self.layer = DeepseekV32DecoderLayer(sparse, layers).float().eval()
@@ -54,7 +54,7 @@ class Oracle:
         self._add_layer(directory, layers)
 
     def _add_layer(self, directory: Path, number: int) -> None:
-        """Write the layer beside the rest, in the names of the released checkpoint."""
+        """Add the layer to the checkpoint, under the released names."""
         file = directory / "model.safetensors"
         tensors, prefix = load_file(file), f"model.layers.{number}."
         for name, tensor in self.layer.state_dict().items():

@@ -3,8 +3,8 @@
 from collections import Counter
 
 from deepseek_v32.inference.engine.engine import Engine
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.scheduling.pages import PagePool
-from deepseek_v32.inference.params import Request
 from simulation.model import latents
 from simulation.runner import SimulatedRunner, expected_drafts
 
@@ -31,7 +31,7 @@ def is_writable(pool: PagePool, page: int) -> bool:
 
 def check_pages(pool: PagePool, requests: list[Request]) -> None:
     """free + used + cached = all; a page has one owner, or is shared by requests with equal prefixes."""
-    held = Counter(page for request in requests for page in request.pages)
+    held = Counter(page for request in requests for page in request.cache.pages)
     lists = Counter(pool._free) + Counter(pool._cached.keys())
     for page in range(pool.page_count):
         assert pool._references[page] == held[page], f"page {page} is held {held[page]} times, not as counted"
@@ -39,7 +39,7 @@ def check_pages(pool: PagePool, requests: list[Request]) -> None:
     assert pool.free + pool.used + pool.cached == pool.page_count
     owners: dict[int, tuple[Request, int]] = {}
     for request in requests:
-        for number, page in enumerate(request.pages):
+        for number, page in enumerate(request.cache.pages):
             owner, place = owners.setdefault(page, (request, number))
             end = (number + 1) * pool.page_size
             equal = owner.tokens[:end] == request.tokens[:end] and len(request.tokens) >= end

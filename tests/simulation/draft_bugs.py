@@ -10,6 +10,7 @@ import torch
 from deepseek_v32.inference.distributed import batch_sync
 from deepseek_v32.inference.engine.drafting.speculation import Speculation
 from deepseek_v32.inference.engine.engine import Engine
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.request_state import RequestState
 from deepseek_v32.inference.engine.sampling import sampler
 from deepseek_v32.inference.engine.sampling.noise import DraftNoise
@@ -17,7 +18,6 @@ from deepseek_v32.inference.engine.sampling.sampler import Drafts
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.scheduling.pages import PagePool
 from deepseek_v32.inference.engine.scheduling.scheduler import Scheduler
-from deepseek_v32.inference.params import Request
 from simulation.bug import Bug, bug
 
 
@@ -34,8 +34,8 @@ def rejected_are_kept(right: Any) -> Any:
     def commit(speculation: Speculation, batch: Batch, drafted: bool) -> None:
         right(speculation, batch, drafted)
         for (request, end), drafts in zip(ends(batch), batch.draft_counts, strict=False):
-            if drafts and request.pages:
-                request.computed = end
+            if drafts and request.cache.pages:
+                request.cache.computed = end
 
     return commit
 
@@ -70,7 +70,7 @@ def gap_of_the_layer_is_ignored(right: Any) -> Any:
     def commit(speculation: Speculation, batch: Batch, drafted: bool) -> None:
         if drafted:
             for request, start in zip(batch.requests[: batch.draft_entries], batch.starts, strict=False):
-                request.drafted = start
+                request.cache.drafted = start
         right(speculation, batch, drafted)
 
     return commit

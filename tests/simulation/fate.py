@@ -87,7 +87,7 @@ class Fate:
         request, last = batch.requests[chosen], batch.starts[chosen] + batch.counts[chosen] - 1
         runner.ill.add(request.id)
         if self.corrupt:
-            slot = request.pages[last // runner.page_size] * runner.page_size + last % runner.page_size
+            slot = request.cache.pages[last // runner.page_size] * runner.page_size + last % runner.page_size
             runner.latent[slot] = runner.index[slot] = UNWRITTEN
 
     # The tokenizer.

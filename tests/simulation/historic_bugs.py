@@ -13,6 +13,7 @@ import numpy as np
 
 from deepseek_v32.inference.distributed.batch_sync import BatchEncoder, BatchUpdate
 from deepseek_v32.inference.engine.engine import Engine
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.sampling import sampler
 from deepseek_v32.inference.engine.sampling.filters import Row
 from deepseek_v32.inference.engine.scheduling import scheduler
@@ -20,7 +21,6 @@ from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.scheduling.pages import ROOT, PagePool
 from deepseek_v32.inference.engine.scheduling.scheduler import Scheduler
 from deepseek_v32.inference.engine.step import InFlightStep
-from deepseek_v32.inference.params import Request
 from simulation.bug import Bug, bug
 
 VLLM, SGLANG, LMCACHE, LLAMA = "vllm-project/vllm#", "sgl-project/sglang#", "LMCache/LMCache#", "ggml-org/llama.cpp#"
@@ -99,7 +99,7 @@ def boundary_is_stale(right: Any) -> Any:
 
     def admit(scheduler: Scheduler, request: Request) -> bool:
         admitted: bool = right(scheduler, request)
-        request.prefix_id = ROOT
+        request.cache.prefix_id = ROOT
         return admitted
 
     return admit
@@ -172,8 +172,8 @@ def uncomputed_counts_as_cached(right: Any) -> Any:
 
     def admit(scheduler: Scheduler, request: Request) -> bool:
         admitted: bool = right(scheduler, request)
-        if admitted and len(request.pages) - request.cached_pages > 1:
-            request.computed += scheduler.pool.page_size
+        if admitted and len(request.cache.pages) - request.cache.cached_pages > 1:
+            request.cache.computed += scheduler.pool.page_size
         return admitted
 
     return admit
@@ -262,9 +262,9 @@ def released_pages_are_kept(right: Any) -> Any:
     """Blocks that were released and reused are stored under the tokens of their former owner."""
 
     def release(scheduler: Scheduler, request: Request) -> None:
-        pages = request.pages
+        pages = request.cache.pages
         right(scheduler, request)
-        request.pages = pages
+        request.cache.pages = pages
 
     return release
 
@@ -275,7 +275,7 @@ def chunks_start_at_zero(right: Any) -> Any:
 
     def of(entries: list[tuple[Request, int]]) -> Batch:
         batch = right(entries)
-        starts = tuple(request.computed if request.cached_pages else 0 for request in batch.requests)
+        starts = tuple(request.cache.computed if request.cache.cached_pages else 0 for request in batch.requests)
         return replace(batch, starts=starts)
 
     return of
@@ -287,7 +287,7 @@ def noise_starts_anew(right: Any) -> Any:
 
     def noise_key(row: Row) -> tuple[int, int]:
         seed, place = right(row)
-        return seed, place - (row.request.output_count if row.request.admission > 1 else 0)
+        return seed, place - (row.request.output_count if row.request.cache.admission > 1 else 0)
 
     return noise_key
 
@@ -308,7 +308,7 @@ def chunks_count_as_sampling(right: Any) -> Any:
     def start(scheduler: Scheduler, batch: Batch) -> None:
         right(scheduler, batch)
         for request, logit_count in zip(batch.requests, batch.logit_counts, strict=True):
-            request.pending += not logit_count
+            request.cache.pending += not logit_count
 
     return start
 
@@ -351,7 +351,7 @@ def no_page_ahead(right: Any) -> Any:
 @bug(SGLANG + "24590", Scheduler, "_register")
 def in_flight_is_committed(right: Any) -> Any:
     """The token that a step in flight writes counts as committed."""
-    return lambda scheduler, request, written: right(scheduler, request, request.computed)
+    return lambda scheduler, request, written: right(scheduler, request, request.cache.computed)
 
 
 @bug(SGLANG + "18803", scheduler, "next_decodes")
@@ -386,7 +386,7 @@ def earlier_admission_is_restored(right: Any) -> Any:
     def encode(encoder: BatchEncoder, batch: Batch) -> Any:
         for request in batch.requests:
             if request.id in encoder._sent:
-                encoder._sent[request.id] = request.admission, encoder._sent[request.id][1]
+                encoder._sent[request.id] = request.cache.admission, encoder._sent[request.id][1]
         return right(encoder, batch)
 
     return encode

@@ -10,11 +10,11 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
+from deepseek_v32.inference.config import Limits
 from deepseek_v32.inference.distributed import rank_tokens
 from deepseek_v32.inference.distributed.channel import Channel, MessageKind, pack
 from deepseek_v32.inference.distributed.leading_runner import LeadingRunner
 from deepseek_v32.inference.distributed.worker import Worker
-from deepseek_v32.inference.engine.limits import Limits
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.step import Choices, Step
 from simulation.runner import SimulatedRunner

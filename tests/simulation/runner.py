@@ -6,14 +6,14 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import torch
 
-from deepseek_v32.inference.engine.limits import MAX_DRAFT_TOKENS
+from deepseek_v32.inference.config import MAX_DRAFT_TOKENS
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.running.selection import SelectionRecorder
 from deepseek_v32.inference.engine.sampling.graph_tokens import GreedySample
 from deepseek_v32.inference.engine.sampling.noise import DraftNoise
 from deepseek_v32.inference.engine.sampling.sampler import sample_tokens
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.step import Choices, Share, Step
-from deepseek_v32.inference.params import Request
 from simulation.model import ORDINARY, VOCABULARY, draft_chain, extend, extend_draft, latents, logits
 
 
@@ -164,11 +164,11 @@ class SimulatedRunner:
                 tokens = tokens + self.drafts[batch.draft_rows[i], :draft_count].tolist()
                 made = self._used(request, start, batch.draft_rows[i])
             size = self.page_size
-            slots = [page * size + offset for page in request.pages for offset in range(size)][: start + count]
+            slots = [page * size + offset for page in request.cache.pages for offset in range(size)][: start + count]
             if len(slots) != start + count or len(tokens) != count:
                 self.broken.append(f"request {request.id}: {len(slots)} slots, {len(tokens)} tokens of {start}+{count}")
                 continue
-            for page in request.pages[start // size : (start + count - 1) // size + 1]:
+            for page in request.cache.pages[start // size : (start + count - 1) // size + 1]:
                 if not self.writable(page):
                     self.broken.append(f"request {request.id} overwrites page {page}, which others may read")
             # A follower is told only the new tokens.
@@ -256,10 +256,10 @@ class SimulatedRunner:
                 digests[row] = extend(digests[row], guesses[row], at + 2 + number)[1]
                 place = at + number  # that this pass writes, to be written over
                 page = place // self.page_size
-                if number > 0 and page < len(step.request.pages):
-                    if not self.writable(step.request.pages[page]):
+                if number > 0 and page < len(step.request.cache.pages):
+                    if not self.writable(step.request.cache.pages[page]):
                         self.broken.append(f"drafts of request {step.request.id} overwrite what others may read")
-                    self.layer[step.request.pages[page] * self.page_size + place % self.page_size] = -place
+                    self.layer[step.request.cache.pages[page] * self.page_size + place % self.page_size] = -place
             self.drafts[: len(last), number] = torch.tensor(guesses)
         self._made = [
             Made(step.request.id, at + 2, sound, sure[row]) for row, (step, at, _, _, sound) in enumerate(last)

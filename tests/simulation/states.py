@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import torch
 
 from deepseek_v32.inference.completion import Delta
+from deepseek_v32.inference.config import Limits
 from deepseek_v32.inference.engine.engine import Engine
-from deepseek_v32.inference.engine.limits import Limits
 from deepseek_v32.inference.engine.scheduling.batch import Batch
-from deepseek_v32.inference.engine.scheduling.prompt_order import PATIENCE
+from deepseek_v32.inference.engine.scheduling.scheduler import PATIENCE
 from deepseek_v32.inference.engine.step import InFlightStep
 from deepseek_v32.inference.params import SamplingParams
 from deepseek_v32.inference.text.grammar import GrammarCompiler
@@ -140,7 +140,7 @@ class State:
     def _step(self, action: Action) -> None:
         scheduler, in_flight = self.engine.scheduler, self.engine._in_flight
         requests = [*scheduler.running, *scheduler.waiting]
-        before = [(request.computed, len(request.tokens)) for request in requests]
+        before = [(request.cache.computed, len(request.tokens)) for request in requests]
         self.fault = action
         self.places.clear()
         for delta in self.engine.step():
@@ -148,9 +148,9 @@ class State:
         self.fault = None
         self.runner.ill.clear()
         assert not self.engine._failures, "the engine has failed"
-        after = [(request.computed, len(request.tokens)) for request in requests if request.id in self.given]
+        after = [(request.cache.computed, len(request.tokens)) for request in requests if request.id in self.given]
         assert before != after or not requests or in_flight is not None, "a step advanced no request"
-        assert all(request.skipped <= PATIENCE + self.space.sequences for request in scheduler.running)
+        assert all(request.queue.skipped <= PATIENCE + self.space.sequences for request in scheduler.running)
 
     def _check_delta(self, delta: Delta) -> None:
         id = delta.request_id
@@ -213,8 +213,8 @@ class State:
         size, requests = self.space.page_size, [*self.engine.scheduler.running, *self.engine.scheduler.waiting]
         readable = {page * size + offset for page in findable(self.engine.pool).values() for offset in range(size)}
         for request in requests:
-            slots = [page * size + offset for page in request.pages for offset in range(size)]
-            readable.update(slots[: request.computed])
+            slots = [page * size + offset for page in request.cache.pages for offset in range(size)]
+            readable.update(slots[: request.cache.computed])
         for slot in range(len(self.runner.latent)):
             if slot not in readable:
                 self.runner.latent[slot] = self.runner.index[slot] = UNWRITTEN
@@ -227,10 +227,10 @@ class State:
         scheduler = engine.scheduler
         queue = [*scheduler.running, *scheduler.waiting]
         # Pages and prefixes are named by the order in which they come up.
-        order = [page for request in queue for page in request.pages] + list(pool._cached) + pool._free[::-1]
+        order = [page for request in queue for page in request.cache.pages] + list(pool._cached) + pool._free[::-1]
         pages = {page: name for name, page in enumerate(dict.fromkeys(order))}
         ids = sorted(
-            {request.prefix_id for request in queue}
+            {request.cache.prefix_id for request in queue}
             | {id for key, (_, id) in pool._entries.items() for id in (key[0], id)}
         )
         prefixes = {id: name for name, id in enumerate(ids)}
@@ -240,14 +240,14 @@ class State:
                 (
                     r.id,
                     len(r.tokens),
-                    r.pending,
-                    r.computed,
-                    r.drafted,
-                    r.cached_pages,
-                    r.reusable,
-                    r.skipped,
-                    prefixes[r.prefix_id],
-                    [pages[p] for p in r.pages],
+                    r.cache.pending,
+                    r.cache.computed,
+                    r.cache.drafted,
+                    r.cache.cached_pages,
+                    r.queue.reusable,
+                    r.queue.skipped,
+                    prefixes[r.cache.prefix_id],
+                    [pages[p] for p in r.cache.pages],
                 )
                 for r in queue
             ],

@@ -19,14 +19,14 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+from deepseek_v32.inference.config import Limits
 from deepseek_v32.inference.engine.drafting.policy import DraftPolicy
 from deepseek_v32.inference.engine.engine import Engine
-from deepseek_v32.inference.engine.limits import Limits
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.running.scoring import AnswerScoreJob, AnswerScores, ScoreJob
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.scheduling.pace import UNBOUNDED, StepTimes
-from deepseek_v32.inference.engine.scheduling.prompt_order import PATIENCE
-from deepseek_v32.inference.params import Request
+from deepseek_v32.inference.engine.scheduling.scheduler import PATIENCE
 from deepseek_v32.inference.server.service.open_work import STOPPED, TIMED_OUT
 from deepseek_v32.inference.server.service.service import Busy, Service
 from deepseek_v32.inference.server.service.streams import AsyncInbox, AsyncStream
@@ -378,4 +378,4 @@ class World:
 
 
 def progress(request: Request) -> tuple[int, ...]:
-    return request.admission, request.computed, len(request.tokens)
+    return request.cache.admission, request.cache.computed, len(request.tokens)

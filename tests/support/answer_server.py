@@ -1,4 +1,4 @@
-"""OpenAI's API, its two routes for answers and the list of models alone, over HTTP in a thread."""
+"""OpenAI's API over HTTP in a thread: only the two answer routes and the list of models."""
 
 import json
 import threading

@@ -193,7 +193,7 @@ class ChatServer:
 
 
 def serve(service: ScriptedService, model: str = "scripted", port: int = 0) -> ChatServer:
-    """The chat alone."""
+    """Serve only the chat."""
     import fastapi
 
     from deepseek_v32.inference.chat_app.mount import mount_chat

@@ -1,4 +1,4 @@
-"""Reads a conversation as a person would, from its messages alone, and says which answers it cannot derive.
+"""Reads a conversation as a person would, from only its messages, and says which answers it cannot derive.
 
 It knows nothing of the generator: sentences, pronouns, the shapes of values and the formats of tables are read here anew.
 """
@@ -46,7 +46,7 @@ class Reader:
 
     def __init__(self, messages: list[dict], stories: bool, synonyms: bool = False):
         self.stories = stories  # whether nothing but stories states facts, so that each correction can be followed
-        self.synonyms = synonyms  # whether the user asks for what is his own in other words than he told it
+        self.synonyms = synonyms  # whether the user asks about his own things in other words than he told them
         self.complaints: list[str] = []
         self.read = {
             "stated": 0,
@@ -247,7 +247,7 @@ class Reader:
         follow = [s for s in self.sentences[here + 1 :] if s.at >= self.sentences[here].at + len(quote)]
         if (
             not follow or follow[0].asks or re.search(r"\bI('m|'ve)?\b", follow[0].text)
-        ):  # a correction behind a question is of its answer
+        ):  # a correction after a question corrects its answer
             return None
         text = follow[0].text
         if text.endswith("?"):  # "10 May? no, 11 May": the next sentence is the correction

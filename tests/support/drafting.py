@@ -5,6 +5,7 @@ from dataclasses import replace
 import torch
 
 from deepseek_v32.inference.engine.drafting.drafter import Drafter
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.running.cache import SCRATCH_PAGES, allocate
 from deepseek_v32.inference.engine.running.decode_graph import DecodeGraphs
 from deepseek_v32.inference.engine.running.runner import Runner
@@ -12,7 +13,7 @@ from deepseek_v32.inference.engine.running.selection import SelectionRecorder
 from deepseek_v32.inference.engine.sampling.noise import DraftNoise
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.step import Choices
-from deepseek_v32.inference.params import Request, SamplingParams
+from deepseek_v32.inference.params import SamplingParams
 from deepseek_v32.model.transformer import Transformer
 
 PAGES = 12
@@ -46,7 +47,7 @@ def make_requests(vocab: int) -> list[Request]:
     for id, length in enumerate(LENGTHS):
         tokens = tuple(torch.randint(vocab, (length,), generator=generator).tolist())
         requests.append(Request(id, tokens, SamplingParams(), max_tokens=50, seed=0))
-        requests[-1].pages = [next(pages) for _ in range(-(-(length + 12) // 64))]
+        requests[-1].cache.pages = [next(pages) for _ in range(-(-(length + 12) // 64))]
     return requests
 
 
@@ -70,11 +71,11 @@ class Driver:
     def prompts(self, chunk: int, drafts: int) -> torch.Tensor:
         """Compute all prompts, `chunk` tokens of each a step; then give each a first token, 3. Returns their first drafts."""
         found: list[torch.Tensor] = [torch.empty(0)] * len(self.requests)
-        while active := [each for each in self.requests if each.computed < len(each.prompt)]:
+        while active := [each for each in self.requests if each.cache.computed < len(each.prompt)]:
             batch = Batch.of([(each, min(chunk, each.remaining)) for each in active])
             made = self.step(batch, [3] * len(batch.sampling), [0] * len(batch.sampling), drafts)
             for request, count in zip(batch.requests, batch.counts, strict=True):
-                request.computed += count
+                request.cache.computed += count
             for request, row in zip(batch.sampling, made, strict=True):
                 found[request.id] = row
         for request in self.requests:
@@ -82,11 +83,11 @@ class Driver:
         return torch.stack(found)
 
     def verify(self, rows: list[int], answers: list[list[int]], accepted: list[int], drafts: int) -> torch.Tensor:
-        """A step of decodes, each with as many drafts as its answers have tokens behind the first, from rows of the table."""
+        """Run a step of decodes. Each verifies one draft for every answer token after the first, in rows of the table."""
         requests, counts = tuple(self.requests), tuple(len(answer) for answer in answers)
         batch = Batch(
             requests=requests,
-            starts=tuple(each.computed for each in requests),
+            starts=tuple(each.cache.computed for each in requests),
             counts=counts,
             decodes=len(requests),
             logit_counts=counts,
@@ -96,5 +97,5 @@ class Driver:
         made = self.step(batch, [token for answer in answers for token in answer], accepted, drafts)
         for request, answer, right in zip(requests, answers, accepted, strict=True):
             request.tokens += answer[: right + 1]
-            request.computed += right + 1
+            request.cache.computed += right + 1
         return made

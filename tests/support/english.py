@@ -101,7 +101,7 @@ def said(value: str, quote: str) -> bool:
 
 
 def could_answer(question: str, sentence: str) -> bool:
-    """Whether a sentence has a value of the kind that a question wants. Nobody can tell persons and places by their looks."""
+    """Whether a sentence has a value of the kind that a question wants. Persons and places cannot be told by their looks."""
     asked = question.lower()
     if re.search(r"\b(who|whose|whom|where|wheres)\b", asked):
         return False

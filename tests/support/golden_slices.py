@@ -9,7 +9,7 @@ from deepseek_v32.inference.conformance.golden import Golden
 
 
 def only(golden: Golden, names: Collection[str]) -> Golden:
-    """Golden answers of these items alone."""
+    """Keep only these items' golden answers."""
     assert set(names) <= {item.name for item in golden.items}
     kept = np.concatenate([np.full(item.size, item.name in names) for item in golden.items])
     bugs = tuple(

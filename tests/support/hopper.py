@@ -148,8 +148,8 @@ def linear(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> tor
 def indexer_logits(q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor, k_scale: torch.Tensor) -> torch.Tensor:
     """Scores of all keys k e4m3 [S, 128] for queries q e4m3 [T, H, 128] with weights fp32 [T, H] -> fp32 [T, S].
 
-    The order is that of kernels/cuda/lightning_indexer. A thread has every fourth pair of heads. It adds those of even numbers, and
-    those of odd ones in units of 2^25, in ascending order; then both; then the four threads add theirs.
+    Sums have the order of kernels/cuda/lightning_indexer. A thread has every fourth pair of heads. It adds the even heads, and the
+    odd ones in units of 2^25, in ascending order; then both sums; then the four threads' sums are added.
     """
     tokens, heads, _ = q.shape
     products = chain(k, q.flatten(0, 1), E4M3).T.unflatten(0, (tokens, heads)).clamp_min(0)  # [T, H, S]

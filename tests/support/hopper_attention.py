@@ -1,7 +1,7 @@
 """Sparse attention over FP8 keys as the CUDA kernels compute it for more than 32 heads in deterministic mode, bit by bit.
 
 Scores and outputs are chains of MMAs (hopper.py). Exponentials come from a unit of the hardware that approximates them, so they are
-an argument: `exp2` with the bits of ex2.approx.ftz.f32 makes the outputs those of the kernels, and any other one makes them close.
+an argument: `exp2` with the bits of ex2.approx.ftz.f32 gives the kernels' outputs, any other one close outputs.
 """
 
 import math

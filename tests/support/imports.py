@@ -46,7 +46,7 @@ def imported_names(module: str, path: Path) -> list[tuple[str, str]]:
 
 
 def import_graph(modules: Mapping[str, Path]) -> dict[str, set[str]]:
-    """Module -> those of `modules` that it imports. `from a import b` imports a.b if that is a module, else a."""
+    """Module -> the modules in `modules` that it imports. `from a import b` imports a.b if that is a module, else a."""
     graph = {}
     for module, path in modules.items():
         names = imported_names(module, path)

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+SCRIPTS = str(Path(__file__).parents[2] / "scripts")
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1", "PYTHONFAULTHANDLER": "1"}
 
 
@@ -28,7 +29,8 @@ class Job:
     def __init__(self, size: int, program: str, *arguments: object) -> None:
         port = free_port()
         command = [sys.executable, "-c", program, *map(str, arguments)]
-        shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        path = os.pathsep.join([SCRIPTS, *filter(None, [os.environ.get("PYTHONPATH")])])  # some use demo_model
+        shared = {"PYTHONPATH": path, "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         self.processes = [
             subprocess.Popen(
                 command,

@@ -19,7 +19,7 @@ _QUESTION = {"role": "user", "content": "Hi"}
 
 @schemathesis.hook  # type: ignore[untyped-decorator]
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
-    """Leave bodies that are meant to be invalid alone."""
+    """Keep bodies that are meant to be invalid as they are."""
     body = case.body
     if case.meta is None or not case.meta.generation.mode.is_positive or not isinstance(body, dict):
         return

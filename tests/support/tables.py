@@ -67,7 +67,7 @@ def disagrees(table: Table, question: str, value: str, line: str) -> tuple[str |
     if fitting and at not in fitting:
         return (f"another row has both keys: {lines[fitting[0]]!r}"), False
     rows = [[str(cell) for cell in row] for row in rows]
-    if len(rows) == 1:  # one thing's settings: the question names a header, or the value alone fits
+    if len(rows) == 1:  # one thing's settings: the question names a header, or the value fits by itself
         meant = [n for n, header in enumerate(headers) if has_key(header.replace("_", " "), asked)]
         wanted = [rows[0][n] for n in meant] or rows[0]
         return (None if value in wanted else f"{wanted} is asked for"), False
@@ -79,7 +79,7 @@ def disagrees(table: Table, question: str, value: str, line: str) -> tuple[str |
 
 
 def says(question: str, *words: str) -> bool:
-    """Whether the question has one of the words, perhaps mistyped or without a space before or behind it."""
+    """Decide whether the question has one of the words, perhaps mistyped or without a space around it."""
     text = question.lower()
     return any(
         re.search(rf"\b{word}\b", text)

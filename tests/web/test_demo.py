@@ -1,4 +1,4 @@
-"""The demo checkpoint behind the real server with a key, in a browser: its answer, and the passage that it read for it."""
+"""The demo on the real server with a key, in a browser: its answer, and the passage that it read for it."""
 
 import os
 import re

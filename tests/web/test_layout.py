@@ -158,7 +158,7 @@ CONTRASTS = """() => {
   const luminance = (rgb) => rgb.map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
     .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
   const colour = (text) => { const [r, g, b, a = 1] = text.match(/[\\d.]+/g).map(Number); return [r, g, b, a]; };
-  const behind = (element) => {
+  const backdrop = (element) => {
     const layers = [];
     for (let each = element; each; each = each.parentElement) layers.unshift(colour(getComputedStyle(each).backgroundColor));
     return layers.reduce((under, [r, g, b, a]) => [r, g, b].map((v, i) => v * a + under[i] * (1 - a)), [255, 255, 255]);
@@ -168,7 +168,7 @@ CONTRASTS = """() => {
   while (texts.nextNode()) {
     const element = texts.currentNode.parentElement;
     if (!texts.currentNode.data.trim() || element.disabled || !element.checkVisibility({ visibilityProperty: true })) continue;
-    const [one, other] = [colour(getComputedStyle(element).color).slice(0, 3), behind(element)].map(luminance);
+    const [one, other] = [colour(getComputedStyle(element).color).slice(0, 3), backdrop(element)].map(luminance);
     const contrast = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
     if (contrast < 4.5) found.push([element.className, texts.currentNode.data.trim().slice(0, 30), contrast]);
   }

@@ -1,4 +1,4 @@
-"""What does not fit is refused where it is given, and a server that goes away is noticed when it is back."""
+"""Inputs that do not fit are refused at once, and the page notices when a lost server is back."""
 
 import socket
 from typing import Any

@@ -6,18 +6,18 @@
 3. A request whose two latest steps had no right draft verifies one draft, until one is right.
 4. Drafts have an allowance of tokens. A step with drafts adds the tokens that it gave, and takes those of plain steps in its time,
    by the table. Plain steps add a small share of theirs. Once it is empty, drafting waits until it is half full.
-
 Rank 0 applies the rules, and each step says to the other ranks what it drafts.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...params import Request
-from ..limits import AUTO, MAX_DRAFT_TOKENS, Limits
+from ...config import AUTO, MAX_DRAFT_TOKENS, Limits
+from ..request import Request
 from ..scheduling.batch import Batch
 
 _ALLOWANCE, _SHARE = 20.0, 0.015  # tokens, at most and at the start: 2 % of 1,000; and for each token of plain steps
+_PROMPTS_COST = 1.5  # of a step with prompts, in place of the table's, for each request whose drafts it verifies
 _MISSES = 2  # steps without a right draft; of the demo's natural answers, 0.05 % of all steps follow such two
 
 
@@ -29,8 +29,7 @@ class Row(NamedTuple):
 
 
 _CPU, _GPU, _GRAPHS, _ANY = "CPU", "GPU", "GPU with CUDA graphs", 1 << 30
-# docs/speculation.md has the sources.
-TABLE = (
+TABLE = (  # docs/speculation.md has the sources
     Row(_CPU, _ANY, 4, (1.33, 1.57, 2.1, 2.55)),
     Row(_CPU, _ANY, 16, (1.4, 1.8, 2.4)),
     Row(_GRAPHS, 8, 1, (1.5, 1.86, 2.5, 3.1)),
@@ -53,10 +52,8 @@ class DraftPolicy:
         self._count = count
 
     def choose(self, sequences: int, ready: Sequence[Request]) -> int | None:
-        """How many drafts a step of that many requests makes for each of the `ready` ones, which can have drafts.
-
-        0: the draft layer's entries are written for later drafts. None: it does nothing, and none of them gets drafts any more.
-        """
+        """How many drafts a step of that many requests makes for those that are ready. 0: the draft layer only writes its entries.
+        None: it does nothing, and these requests get no drafts any more."""
         return self._count
 
     def most(self, request: Request) -> int:
@@ -99,14 +96,17 @@ class TableDrafts(DraftPolicy):
         count = len(batch.requests)
         if batch.draft_tokens is None and not batch.draft_counts:
             self._allowance += _SHARE * count
-        elif batch.decodes == count:  # the table does not say what a step with prompts costs
-            costs = self.costs(count) or self.rows[-1].costs
-            self._allowance -= count * costs[min(batch.most_drafts, len(costs) - 1)]
+        else:
+            costs, has_prompts = self.costs(count) or self.rows[-1].costs, batch.decodes < count
+            cost = _PROMPTS_COST if has_prompts else costs[min(batch.most_drafts, len(costs) - 1)]
             before, self._misses = self._misses, {}
-            for request, start in zip(batch.requests, batch.starts, strict=True):
+            for request, start, drafts in zip(
+                batch.requests, batch.starts, batch.draft_counts or [0] * count, strict=True
+            ):
                 given = len(request.tokens) - start - 1
-                self._allowance += given
-                if given == 1 and batch.draft_counts:
+                if drafts or not has_prompts:
+                    self._allowance += given - cost
+                if drafts and given == 1:
                     self._misses[request] = before.get(request, 0) + 1
         self._allowance = min(self._allowance, _ALLOWANCE)
         self._drafts = self._allowance > (0 if self._drafts else _ALLOWANCE / 2)

@@ -11,8 +11,8 @@ grammar or a selection policy gets none at all.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...params import Request
-from ..limits import MAX_DRAFT_TOKENS
+from ...config import MAX_DRAFT_TOKENS
+from ..request import Request
 from ..scheduling.batch import Batch
 from ..scheduling.pages import PagePool
 from .policy import DraftPolicy
@@ -83,12 +83,12 @@ class Speculation:
         gone_over = len(batch.requests) if batch.draft_entries is None else batch.draft_entries
         entries = zip(batch.requests, batch.starts, batch.counts, drafts, strict=True)
         for entry, (request, start, count, draft_count) in enumerate(entries):
-            if not request.pages:  # it has ended meanwhile
+            if not request.cache.pages:  # it has ended meanwhile
                 continue
             if draft_count:
-                request.computed = max(request.computed, len(request.tokens) - 1)
-            if drafted and entry < gone_over and request.drafted == start and request.policy is None:
-                request.drafted = request.computed if draft_count else start + count
+                request.cache.computed = max(request.cache.computed, len(request.tokens) - 1)
+            if drafted and entry < gone_over and request.cache.drafted == start and request.policy is None:
+                request.cache.drafted = request.cache.computed if draft_count else start + count
                 if batch.draft_tokens and request in rows:
                     self._made[request] = rows[request], batch.draft_tokens
 
@@ -127,14 +127,14 @@ class Speculation:
     def _is_ready(self, batch: Batch, entry: int) -> bool:
         """Decide whether an entry's request can have drafts: the draft layer's entries of all earlier tokens are written."""
         request = batch.requests[entry]
-        return request.drafted == batch.starts[entry] and self._may_draft(request)
+        return request.cache.drafted == batch.starts[entry] and self._may_draft(request)
 
     def _give_pages(self, request: Request, count: int, pool: PagePool, take: bool) -> int:
         """Return for how many drafts the request has pages, after it has taken what it may."""
-        missing = pool.pages_for(len(request.tokens) + count) - len(request.pages)
+        missing = pool.pages_for(len(request.tokens) + count) - len(request.cache.pages)
         if take and missing > 0:
-            request.pages += pool.allocate(min(missing, pool.available))
-        return min(count, len(request.pages) * pool.page_size - len(request.tokens))
+            request.cache.pages += pool.allocate(min(missing, pool.available))
+        return min(count, len(request.cache.pages) * pool.page_size - len(request.tokens))
 
     def _choose(self, batch: Batch, unknown: dict[Request, int]) -> int | None:
         """unknown: the new tokens of the step in flight, whose entries the draft layer is about to write."""
@@ -142,7 +142,7 @@ class Speculation:
         ready = {
             request: logits
             for request, start, logits in zip(batch.requests, batch.starts, batch.logit_counts, strict=True)
-            if request.drafted + unknown.get(request, 0) == start and self._may_draft(request)
+            if request.cache.drafted + unknown.get(request, 0) == start and self._may_draft(request)
         }
         count = self.policy.choose(len(batch.requests), list(ready)) if ready else None
         if not count or any(logits and self._has_use(request) for request, logits in ready.items()):
@@ -151,4 +151,4 @@ class Speculation:
 
     def _has_use(self, request: Request) -> bool:
         """Decide whether a draft could be of use in the step after the one that is being planned."""
-        return request.output_count + request.pending + 2 < request.max_tokens
+        return request.output_count + request.cache.pending + 2 < request.max_tokens

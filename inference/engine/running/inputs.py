@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from ....model.metadata import PAGE_SIZE, AttentionMetadata, SelectionCallback
-from ...params import Request
-from ..limits import MAX_DRAFT_TOKENS
+from ...config import MAX_DRAFT_TOKENS
+from ..request import Request
 from ..scheduling.batch import Batch
 
 TOKEN_PLACES = 4  # steps in the ring of chosen tokens (sampling/graph_tokens.py); at most two of them are unread
@@ -60,7 +60,7 @@ def prepare(
     tokens, positions, slots, logit_rows = [], [], [], []
     row = 0
     for b, (request, start, length) in enumerate(zip(batch.requests, batch.starts, lengths, strict=True)):
-        pages = request.pages[: -(-length // PAGE_SIZE)]  # the request may hold more, for the rest of its prompt
+        pages = request.cache.pages[: -(-length // PAGE_SIZE)]  # the request may hold more, for the rest of its prompt
         table[b, : len(pages)] = pages
         position = np.arange(start, length)
         tokens.append([*request.tokens[start : length - given[b]], *(0,) * given[b]])
@@ -224,7 +224,7 @@ class DecodeInputs:
                 for entry, offset in of_rows
             ]
         slots = [
-            request.pages[position // PAGE_SIZE] * PAGE_SIZE + position % PAGE_SIZE
+            request.cache.pages[position // PAGE_SIZE] * PAGE_SIZE + position % PAGE_SIZE
             for request, position in zip(requests, positions, strict=True)
         ]
         self._hold(requests)
@@ -250,13 +250,13 @@ class DecodeInputs:
         held, table = self._held, self._given.table
         most = table.shape[1]
         for row, request in enumerate(requests):
-            holding, known = (request.id, request.admission, min(len(request.pages), most)), held[row]
+            holding, known = (request.id, request.cache.admission, min(len(request.cache.pages), most)), held[row]
             if holding == known:
                 continue
             count, same = holding[2], known is not None and known[:2] == holding[:2]
             done = known[2] if known is not None and same else 0
             if done < count:  # only new pages: a long context has thousands
-                table[row, done:count] = request.pages[done:count]
+                table[row, done:count] = request.cache.pages[done:count]
                 held[row] = holding
             if not same:
                 table[row, count:] = self.scratch_page

@@ -7,9 +7,10 @@ import torch
 from ....model.config import ModelConfig
 from ....model.metadata import PAGE_SIZE
 from ....model.transformer import Transformer
-from ...params import Request, SamplingParams
+from ...config import MAX_DRAFT_TOKENS, CacheBudget, most_rows
+from ...params import SamplingParams
 from ..drafting.drafter import Drafter
-from ..limits import MAX_DRAFT_TOKENS, CacheBudget, most_rows
+from ..request import Request
 from ..sampling.noise import DraftNoise
 from ..scheduling.batch import Batch
 from ..step import Choices
@@ -99,8 +100,8 @@ def largest_step(
 
     def entry(id: int, count: int, new_pages: list[int]) -> tuple[Request, int]:
         request = Request(id, (0,) * (start + count), SamplingParams(), max_tokens=1, seed=0)
-        request.computed = start
-        request.pages = [0] * (start // PAGE_SIZE) + new_pages
+        request.cache.computed = start
+        request.cache.pages = [0] * (start // PAGE_SIZE) + new_pages
         return request, count
 
     entries = [entry(id, 1, [1 + chunk_pages]) for id in range(decodes)]
@@ -111,5 +112,5 @@ def largest_step(
 def shortest_prompt() -> Batch:
     """A step with a prompt of two tokens, in page 0: one would be a decode."""
     request = Request(0, (0, 0), SamplingParams(), max_tokens=1, seed=0)
-    request.pages = [0]
+    request.cache.pages = [0]
     return Batch.of([(request, 2)])

@@ -11,7 +11,7 @@ import torch
 from ....model.config import ModelConfig
 from ....model.metadata import AttentionMetadata, LayerCache
 from ...extensions import attached
-from ...params import Request
+from ..request import Request
 from ..scheduling.batch import Batch
 from .inputs import Inputs
 

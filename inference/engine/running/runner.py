@@ -11,11 +11,11 @@ from ....model.config import ModelConfig, Precision
 from ....model.metadata import LayerCache, SelectionCallback
 from ....model.stages import is_traced
 from ....model.transformer import Transformer
-from ...params import Request
+from ...config import MAX_DRAFT_TOKENS, Limits, most_rows
 from ..drafting.draft_graph import DraftGraphs
 from ..drafting.drafter import Drafter, DraftingModel, StepRows, following_tokens, sampling_rows
 from ..fault import device_fault
-from ..limits import MAX_DRAFT_TOKENS, Limits, most_rows
+from ..request import Request
 from ..sampling.graph_tokens import GreedySample, SamplingGraphs
 from ..sampling.noise import DraftNoise
 from ..scheduling.batch import Batch

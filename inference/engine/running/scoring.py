@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from ...completion import TokenLogprob
-from ...params import Request
 from ...token_selection import TokenSelection
 from ..engine import Engine
 from ..fault import first_line, log_fault
+from ..request import Request
 from ..scheduling.batch import Batch
 from ..step import Step
 
@@ -44,24 +44,24 @@ def prompt_steps(
     engine.drain()
     try:
         if reuse:
-            request.pages, *_ = engine.pool.match(request.tokens[: min(first, request.shareable)])
-        request.admission += 1  # for observers, which verify the pages that a request reuses
-        reused = len(request.pages) * engine.pool.page_size
-        missing = engine.pool.pages_for(count) - len(request.pages)
-        request.pages = request.pages + engine.scheduler.take_pages(missing)
+            request.cache.pages, *_ = engine.pool.match(request.tokens[: min(first, request.shareable)])
+        request.cache.admission += 1  # for observers, which verify the pages that a request reuses
+        reused = len(request.cache.pages) * engine.pool.page_size
+        missing = engine.pool.pages_for(count) - len(request.cache.pages)
+        request.cache.pages = request.cache.pages + engine.scheduler.take_pages(missing)
     except BaseException:
         engine.recover()
         raise
     try:
         for start in range(reused, count, chunk):
-            request.computed = start
+            request.cache.computed = start
             size = min(chunk, count - start)
             rows = min(max(start + size - first, 0), size)
             decodes = int(size == 1)
             yield engine.runner.run(Batch((request,), (start,), (size,), decodes, (rows,), draft_tokens=draft_tokens))
     finally:
         try:
-            engine.pool.release(request.pages)
+            engine.pool.release(request.cache.pages)
         except Exception:
             log_fault(log, "freeing the pages of a scored prompt failed")
             engine.recover()
@@ -211,7 +211,7 @@ def score_answer(
                 assert selection is not None
                 scores.selections.append(selection)
             raise_observed(engine, request)
-            progress(min(request.computed + chunk, count), count)
+            progress(min(request.cache.computed + chunk, count), count)
             if is_over():
                 raise TimeoutError("the request's time is over")
     return scores

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from ....model.metadata import Selection
-from ...params import Request
 from ...token_selection import TokenSelection
 from ..fault import Fault
+from ..request import Request
 from ..scheduling.batch import Batch
 
 _RECORDING = "recording its selections"

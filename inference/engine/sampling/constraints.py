@@ -7,8 +7,8 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from ...params import Request
 from ...text.grammar import Mask
+from ..request import Request
 from .filters import Row, on_device
 
 EVERY = -1  # in a mask: 32 tokens that may come
@@ -116,7 +116,7 @@ def write_needed_masks(requests: Sequence[Request], masks: Sequence[Mask], likel
 def may_end(request: Request, offset: int = 0) -> bool:
     """Whether min_tokens have come. offset: tokens before the row in question that are drafts of its step."""
     least = request.params.min_tokens
-    return not least or request.output_count + max(request.pending - 1, 0) + offset >= least
+    return not least or request.output_count + max(request.cache.pending - 1, 0) + offset >= least
 
 
 def _write(request: Request, mask: Mask) -> None:

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...params import Request, SamplingParams
+from ...params import SamplingParams
+from ..request import Request
 
 _CANDIDATES = 1024  # tokens that top_p looks at first: sorting the whole vocabulary of 129,280 takes ten times as long
 _SUMMANDS = 16384  # torch splits sums of more than 32,768

@@ -17,9 +17,9 @@ from math import isfinite
 import numpy as np
 import torch
 
-from ...params import Request
+from ...config import MAX_DRAFT_TOKENS
 from ...text.grammar import Mask
-from ..limits import MAX_DRAFT_TOKENS
+from ..request import Request
 from ..running.captured_step import CapturedStep
 from ..running.inputs import TOKEN_PLACES, DecodeInputs, StagedTokens
 from ..running.selection import pinned, seen_by

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import torch
 
 from ...completion import TokenLogprob
-from ...params import Request, SamplingParams
+from ...params import SamplingParams
+from ..request import Request
 from .constraints import constrain
 from .filters import Row, filter_scores, on_device, penalise
 from .noise import DraftNoise, gumbel, signed
@@ -113,7 +114,7 @@ def needs_host_sync(params: SamplingParams) -> bool:
 def noise_key(row: Row) -> tuple[int, int]:
     """What a row's noise is made from: the seed, and the place in the output, behind pending tokens but for this step's own."""
     request = row.request
-    return signed(request.seed), request.output_count + max(request.pending - 1, 0) + row.offset
+    return signed(request.seed), request.output_count + max(request.cache.pending - 1, 0) + row.offset
 
 
 @torch.inference_mode()

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...params import Request
+from ..request import Request
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Batch:
         entries = sorted(entries, key=lambda entry: entry[1] != 1)  # a stable sort
         return cls(
             requests=tuple(request for request, _ in entries),
-            starts=tuple(request.computed for request, _ in entries),
+            starts=tuple(request.cache.computed for request, _ in entries),
             counts=tuple(count for _, count in entries),
             decodes=sum(count == 1 for _, count in entries),
             logit_counts=tuple(int(count == request.remaining) for request, count in entries),

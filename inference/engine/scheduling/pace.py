@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ....kernels.errors import ArgumentError
 from ....model.config import ModelConfig
-from ..limits import MAX_DRAFT_TOKENS
+from ...config import MAX_DRAFT_TOKENS
 
 
 @dataclass(frozen=True)

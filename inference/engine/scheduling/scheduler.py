@@ -6,15 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
 from ....kernels.errors import ArgumentError
-from ...params import Request
+from ...config import MAX_DRAFT_TOKENS
 from ..drafting.policy import DraftPolicy
 from ..drafting.speculation import Speculation
-from ..limits import MAX_DRAFT_TOKENS
+from ..request import CachePlace, Request
 from .batch import Batch
 from .pace import Pace
 from .pages import PagePool
-from .prompt_order import PATIENCE, count_skipped, in_turn
-from .step_ahead import next_decodes
 
 _ARRIVAL = attrgetter("id")
 
@@ -64,7 +62,7 @@ class Scheduler:
 
     def add(self, request: Request) -> None:
         """Queue a request. RequestMaker has checked that its prompt and max_tokens fit the pool."""
-        request.reusable = self._find_reusable(request)
+        request.queue.reusable = self._find_reusable(request)
         self.waiting.append(request)
 
     def schedule(self) -> Batch:
@@ -81,16 +79,19 @@ class Scheduler:
         for request in in_turn(started, waiting):
             if budget <= 0 or spent >= allowed:
                 break
-            if not request.pages:
-                # Those that come later are longer: only the oldest, for which pages are kept, may still be admitted.
-                refused = (refused and request is not waiting[0]) or not self._admit(request)
-            if request.pages:
-                count = min(request.remaining, budget, self.pace.tokens(request.computed, allowed - spent))
-                entries.append((request, count))
-                budget -= count
-                spent += self.pace.seconds(request.computed, count)
-                if count == request.remaining:
-                    allowed = self.pace.begin_answer()
+            if not request.cache.pages:
+                # Requests that come after a refused one are longer: only the oldest, for which pages are kept, may still fit.
+                if refused and request is not waiting[0]:
+                    continue
+                refused = not self._admit(request)
+                if refused:
+                    continue
+            count = min(request.remaining, budget, self.pace.tokens(request.cache.computed, allowed - spent))
+            entries.append((request, count))
+            budget -= count
+            spent += self.pace.seconds(request.cache.computed, count)
+            if count == request.remaining:
+                allowed = self.pace.begin_answer()
         count_skipped(started, waiting, {request for request, _ in entries})
         assert entries or not self.has_work, "the scheduler is stuck"
         batch = Batch.of(entries)
@@ -115,8 +116,8 @@ class Scheduler:
         for request, count, logit_count, draft_count in zip(
             batch.requests, batch.counts, batch.logit_counts, drafts, strict=True
         ):
-            request.computed += count - draft_count
-            request.pending += min(logit_count, 1)
+            request.cache.computed += count - draft_count
+            request.cache.pending += min(logit_count, 1)
 
     def commit(self, batch: Batch, drafted: bool = False, accepted: Sequence[int] = ()) -> None:
         """Call when the step's sampled tokens have been added to their requests: makes the pages that it has filled reusable.
@@ -129,9 +130,9 @@ class Scheduler:
         for request, start, count, logit_count, draft_count in zip(
             batch.requests, batch.starts, batch.counts, batch.logit_counts, drafts, strict=True
         ):
-            request.pending -= min(logit_count, 1)
-            if request.pages:  # the request has not ended meanwhile
-                self._register(request, request.computed if draft_count else start + count)
+            request.cache.pending -= min(logit_count, 1)
+            if request.cache.pages:  # the request has not ended meanwhile
+                self._register(request, request.cache.computed if draft_count else start + count)
 
     def remove(self, request: Request, discard: bool = False) -> bool:
         """Take a finished or cancelled request out and free its pages. False if it is not here (any more).
@@ -142,7 +143,7 @@ class Scheduler:
         if queue is None:
             return False
         if discard:
-            self.pool.discard(request.pages)
+            self.pool.discard(request.cache.pages)
         self._release(request)
         queue.remove(request)
         return True
@@ -153,28 +154,28 @@ class Scheduler:
         `requests` are all that have not ended, in the order of their arrival. No step may be in flight any more: a token that was
         sampled but not added to its request is computed and sampled again. Running requests keep their pages; no page is reusable.
         """
-        running = {request for request in self.running if request.pages}
+        running = {request for request in self.running if request.cache.pages}
         requests = list(requests)
         self.running = [request for request in self.running if request in running and request in requests]
         self.waiting = deque(request for request in requests if request not in running)
         for request in self.running:
-            request.pending = request.cached_pages = request.prefix_id = 0
-            request.computed = min(request.computed, len(request.tokens) - 1)
-            request.drafted = min(request.drafted, request.computed)
+            cache = request.cache
+            cache.pending = cache.cached_pages = cache.prefix_id = 0
+            cache.computed = min(cache.computed, len(request.tokens) - 1)
+            cache.drafted = min(cache.drafted, cache.computed)
         for request in self.waiting:
-            request.pages = []
-            request.pending = request.computed = request.drafted = request.cached_pages = request.prefix_id = 0
+            request.cache = CachePlace(admission=request.cache.admission)
         self.speculation.forget()
-        self.pool.rebuild(request.pages for request in self.running)
+        self.pool.rebuild(request.cache.pages for request in self.running)
 
     def preempt_latest(self) -> Request:
         """Send the running request that arrived last back to those that wait; its pages are free or cached now."""
         request = self.running[-1]
-        assert not request.pending, "a step that samples a token for it is in flight"
+        assert not request.cache.pending, "a step that samples a token for it is in flight"
         reusable = self._find_reusable(request)
         self._release(request)
         self.running.pop()
-        request.reusable = reusable
+        request.queue.reusable = reusable
         insort(self.waiting, request, key=_ARRIVAL)
         self.preemptions += 1
         return request
@@ -189,25 +190,25 @@ class Scheduler:
         """The running answers that decode in the next step, each with a page for its token."""
         answers = [request for request in self.running if request.remaining == 1]
         # One without pages was preempted for an older one just now.
-        return [request for request in answers if request.pages and self._grow(request)]
+        return [request for request in answers if request.cache.pages and self._grow(request)]
 
     def _register(self, request: Request, written: int) -> None:
         """Make the pages reusable that the request's first `written` tokens fill."""
-        size = self.pool.page_size
+        cache, size = request.cache, self.pool.page_size
         full = written // size
         if request.policy is not None:  # entries that were computed under another selection are no one else's
-            full = min(full, max(request.shareable // size, request.cached_pages))
-        for page in range(request.cached_pages, full):
+            full = min(full, max(request.shareable // size, cache.cached_pages))
+        for page in range(cache.cached_pages, full):
             last = (page + 1) * size
             # What the draft layer has in a page depends on the token after it.
-            tokens = request.tokens[page * size : last + (request.drafted >= last)]
-            request.prefix_id = self.pool.register(request.pages[page], request.prefix_id, tokens)
-        request.cached_pages = full
+            tokens = request.tokens[page * size : last + (cache.drafted >= last)]
+            cache.prefix_id = self.pool.register(cache.pages[page], cache.prefix_id, tokens)
+        cache.cached_pages = full
 
     def _make_place(self) -> None:
         """Preempt younger requests if the oldest waiting one is out of patience and lacks pages or a place."""
         oldest = self.waiting[0] if self.waiting else None
-        while oldest and oldest.skipped >= PATIENCE and self.running and self.running[-1].id > oldest.id:
+        while oldest and oldest.queue.skipped >= PATIENCE and self.running and self.running[-1].id > oldest.id:
             needed = self.pool.pages_for(len(oldest.tokens))
             if len(self.running) < self.max_sequences and needed <= self.pool.available:
                 return
@@ -227,15 +228,20 @@ class Scheduler:
         if missing + kept_pages > self.pool.available:
             self.pool.release(pages)
             return False
-        request.pages = pages + self.pool.allocate(missing)
-        request.computed, request.drafted = len(pages) * self.pool.page_size, drafted * self.pool.page_size
-        request.cached_pages, request.prefix_id = len(pages), prefix_id
-        request.reusable = 0
-        request.admission += 1
-        if request.cached_tokens is None:
-            request.cached_tokens = request.computed
+        size = self.pool.page_size
+        request.cache = cache = CachePlace(
+            pages=pages + self.pool.allocate(missing),
+            admission=request.cache.admission + 1,
+            computed=len(pages) * size,
+            drafted=drafted * size,
+            cached_pages=len(pages),
+            prefix_id=prefix_id,
+        )
+        request.queue.reusable = 0
+        if request.queue.cached_tokens is None:
+            request.queue.cached_tokens = cache.computed
             self.prompt_tokens += len(request.prompt)
-            self.cached_tokens += request.computed
+            self.cached_tokens += cache.computed
         insort(self.running, request, key=_ARRIVAL)
         self.waiting.remove(request)
         return True
@@ -249,14 +255,84 @@ class Scheduler:
 
     def _grow(self, request: Request) -> bool:
         """Take a page for a decode's token if it needs one; preempts later requests. False if the request itself was preempted."""
-        if self.pool.pages_for(len(request.tokens)) > len(request.pages):
+        if self.pool.pages_for(len(request.tokens)) > len(request.cache.pages):
             while not self.pool.available:
                 if self.preempt_latest() is request:
                     return False
-            request.pages += self.pool.allocate(1)
+            request.cache.pages += self.pool.allocate(1)
         return True
 
     def _release(self, request: Request) -> None:
-        self.pool.release(request.pages)
-        request.pages = []
-        request.computed = request.drafted = request.cached_pages = request.prefix_id = request.skipped = 0
+        cache = request.cache
+        self.pool.release(cache.pages)
+        request.cache = CachePlace(admission=cache.admission, pending=cache.pending)
+        request.queue.skipped = 0
+
+
+# Steps in a row that go to others before a prompt goes first. A long prompt beside a crowd of short ones gets a fifth of the steps.
+PATIENCE = 4
+
+
+def in_turn(started: Sequence[Request], waiting: Iterable[Request]) -> list[Request]:
+    """The prompts of running requests (`started`) and of waiting ones, the first to be computed first.
+
+    The shortest remainder goes first, which lets a question pass a long prompt and gives equal prompts their order of arrival. A
+    waiting prompt passes a started one only if it is at most half as long. So each one that passes others halves what remains, and
+    few long prompts are in progress at a time, however many wait; those with the same beginning wait for its pages.
+
+    The started prompts and the oldest one age: one that got nothing in PATIENCE steps goes first, and among several the one
+    that has waited longest. So each of n started prompts advances within PATIENCE + n steps.
+    """
+    prompts = [*started, *waiting]
+    oldest = min((request.id for request in prompts), default=0)
+
+    def key(request: Request) -> tuple[float, ...]:
+        if request.queue.skipped >= PATIENCE:
+            return 0, -request.queue.skipped, request.id
+        if request.cache.pages or request.id == oldest:
+            return 1, request.remaining - request.queue.reusable, request.id
+        return 1, 2 * (request.remaining - request.queue.reusable), request.id
+
+    return sorted(prompts, key=key)
+
+
+def count_skipped(started: Sequence[Request], waiting: Sequence[Request], advanced: set[Request]) -> None:
+    """After a step is scheduled: the prompts that age and got nothing in it have waited for one more step."""
+    oldest = min((request.id for request in (*started, *waiting)), default=0)
+    for request in (*started, *waiting):
+        ages = bool(request.cache.pages) or request.id == oldest
+        request.queue.skipped = request.queue.skipped + 1 if ages and request not in advanced else 0
+
+
+def next_decodes(batch: Batch, running: Sequence[Request], pool: PagePool) -> Batch | None:
+    """One decode of every running request, after `batch`, whose tokens it takes from the device; takes the pages that it needs.
+
+    None, and nothing taken, if there are no such requests, if one of them has other work to do, or if pages lack.
+    """
+    continuing: list[Request] = []
+    growing: list[Request] = []
+    for each in running:
+        if each.policy is not None:  # it runs without a graph, and needs tokens on the host
+            return None
+        tokens = len(each.tokens) + each.cache.pending
+        if tokens - len(each.prompt) >= each.max_tokens:
+            continue
+        if tokens - each.cache.computed != 1 or not each.cache.pending:
+            return None
+        continuing.append(each)
+        if pool.pages_for(tokens) > len(each.cache.pages):
+            growing.append(each)
+    if not continuing or len(growing) > pool.available:
+        return None
+    for request in growing:
+        request.cache.pages += pool.allocate(1)
+    rows = {request: row for row, request in enumerate(batch.sampling)}
+    ones = (1,) * len(continuing)
+    return Batch(
+        requests=tuple(continuing),
+        starts=tuple([each.cache.computed for each in continuing]),
+        counts=ones,
+        decodes=len(ones),
+        logit_counts=ones,
+        sampled_rows=tuple([rows[each] for each in continuing]),
+    )

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from ...completion import Completion, Delta
-from ...params import Request as EngineRequest
+from ...engine.request import Request as EngineRequest
 from ...text.answer import AnswerDelta, AnswerParser, CallDelta, parse_assistant
 from ...text.dsml import ToolCall
 from ..service.streams import AsyncStream

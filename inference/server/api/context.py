@@ -12,7 +12,8 @@ from anyio import CapacityLimiter
 
 from ....kernels.errors import ArgumentError
 from ...completion import Completion, TokenLogprob
-from ...params import PromptTooLong, Request, SamplingParams
+from ...engine.request import PromptTooLong, Request
+from ...params import SamplingParams
 from ...text.errors import TooManyTokens
 from ...text.tokenizer import Special, Tokenizer, utf8_length
 from ..service.open_work import STOPPED

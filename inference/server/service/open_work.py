@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ...completion import Completion, Delta, ErrorCode, Timings, Usage
+from ...engine.request import Request
 from ...engine.running.scoring import ScoreJob
-from ...params import Request
 from .streams import Inbox
 
 TIMED_OUT = "the request has passed its deadline"
@@ -40,7 +40,7 @@ def with_failure(delta: Delta, failure: str | None) -> Delta:
 
 def error_delta(request: Request, error: str) -> Delta:
     """The last delta of a request that the engine does not know or cannot end."""
-    usage = Usage(len(request.prompt), request.output_count, request.cached_tokens or 0)
+    usage = Usage(len(request.prompt), request.output_count, request.queue.cached_tokens or 0)
     timings, code = Timings(None, 0.0, None, 1.0), _CODES.get(error)
     completion = Completion("", request.output, "error", usage, timings, error=error, error_code=code)
     return Delta(request.id, finish_reason="error", completion=completion)

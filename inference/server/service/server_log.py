@@ -10,10 +10,10 @@ import time
 from typing import TYPE_CHECKING, Literal
 
 from ...completion import Delta
-from ...engine.engine import EngineStats
 from ...engine.fault import log_fault
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # these import torch, which --help does not wait for
+    from ...engine.engine import EngineStats
     from .service import Service
 
 log = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ class ServerLog:
             )
         self._restart(engine)
 
-    def _restart(self, engine: EngineStats) -> None:
+    def _restart(self, engine: "EngineStats") -> None:
         self._before = engine
         self._since = time.monotonic()
         self._first_tokens = 0

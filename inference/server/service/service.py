@@ -24,10 +24,11 @@ from ....kernels.errors import ArgumentError
 from ....model.selection_policy import SelectionPolicy
 from ...completion import TokenLogprob
 from ...engine.engine import EngineStats
+from ...engine.request import Request
 from ...engine.running.scoring import AnswerScoreJob, AnswerScores, Progress, ScoreJob
 from ...engine.scheduling.pace import DEVICE_TIMES, StepTimes
 from ...llm import LLM
-from ...params import Request, SamplingParams
+from ...params import SamplingParams
 from .engine_thread import EngineThread, Observer
 from .open_work import Entry
 from .streams import AsyncInbox, AsyncStream, Inbox, SyncInbox, SyncStream

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Self
 
 from ...completion import Delta
-from ...params import Request
+from ...engine.request import Request
 
 Cancel = Callable[[int], None]
 
@@ -78,7 +78,7 @@ class SyncStream(Stream):
     @property
     def computed(self) -> int:
         """Tokens of prompt and answer that are computed, or reused, at this moment."""
-        return self._request.computed
+        return self._request.cache.computed
 
     def poll(self, seconds: float) -> Delta | None:
         """The next Delta; None if none comes within so many seconds. StopIteration after the last one."""

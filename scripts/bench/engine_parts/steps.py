@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
+from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.running.decode_graph import DecodeGraphs
 from deepseek_v32.inference.engine.running.runner import Runner
 from deepseek_v32.inference.engine.scheduling.batch import Batch
-from deepseek_v32.inference.params import Request, SamplingParams
+from deepseek_v32.inference.params import SamplingParams
 from deepseek_v32.model.metadata import PAGE_SIZE, LayerCache
 from deepseek_v32.model.transformer import Transformer
 
@@ -26,11 +27,11 @@ def make_request(id: int, start: int, count: int, generator: torch.Generator) ->
     """A request whose next step processes `count` tokens from position `start`."""
     tokens = tuple(torch.randint(3, 100_000, (start + count,), generator=generator).tolist())
     request = Request(id, tokens, SamplingParams(), max_tokens=1, seed=0)
-    request.pages = torch.randint(0, PAGES, (-(-(start + count) // PAGE_SIZE),), generator=generator).tolist()
+    request.cache.pages = torch.randint(0, PAGES, (-(-(start + count) // PAGE_SIZE),), generator=generator).tolist()
     # The pages that this step writes belong only to this request, so that all slots differ.
-    for page in range(start // PAGE_SIZE, len(request.pages)):
-        request.pages[page] = (id * (CHUNK // PAGE_SIZE + 1) + page - start // PAGE_SIZE) % PAGES
-    request.computed = start
+    for page in range(start // PAGE_SIZE, len(request.cache.pages)):
+        request.cache.pages[page] = (id * (CHUNK // PAGE_SIZE + 1) + page - start // PAGE_SIZE) % PAGES
+    request.cache.computed = start
     return request
 
 

@@ -59,7 +59,7 @@ def not_while_dense() -> AbstractContextManager[None]:
 
 def not_after_preemption() -> AbstractContextManager[None]:
     """A request that is computed again does not write its index keys again."""
-    return not_written(lambda batch: any(request.admission > 1 for request in batch.requests))
+    return not_written(lambda batch: any(request.cache.admission > 1 for request in batch.requests))
 
 
 def latents_alone_are_reused() -> AbstractContextManager[None]:

@@ -10,7 +10,7 @@ from deepseek_v32.inference.text.tokenizer import BOS, END_THINK, THINK, Special
 from .bug import ALL, HTTP, Bug
 from .patching import replaced
 
-PIECES, PARSER = "inference.server.api.context.conversation_pieces", "inference.server.api.chat.parse_assistant"
+PIECES, PARSER = "inference.server.api.conversations.conversation_pieces", "inference.server.api.chat.parse_assistant"
 Pieces = list[str | Special]
 
 

@@ -19,9 +19,9 @@ def reused_index_keys_missing() -> AbstractContextManager[None]:
     def change(run: Any) -> Any:
         def without_keys(self: Any, batch: Any, inputs: Any) -> torch.Tensor:
             for request, start in zip(batch.requests, batch.starts, strict=True):
-                if start and start == request.cached_tokens:
+                if start and start == request.queue.cached_tokens:
                     for cache in self.caches:
-                        cache.index[request.pages[: start // 64]] = 0
+                        cache.index[request.cache.pages[: start // 64]] = 0
             return run(self, batch, inputs)
 
         return without_keys
@@ -35,7 +35,7 @@ def _moved(distance: Callable[[int], int]) -> AbstractContextManager[None]:
     def change(run: Any) -> Any:
         def moved(self: Any, batch: Any, inputs: Any) -> torch.Tensor:
             counts = torch.tensor(batch.counts)
-            distances = torch.tensor([distance(request.cached_tokens or 0) for request in batch.requests])
+            distances = torch.tensor([distance(request.queue.cached_tokens or 0) for request in batch.requests])
             positions = inputs.positions - distances.repeat_interleave(counts)
             return run(self, batch, inputs._replace(positions=positions))
 

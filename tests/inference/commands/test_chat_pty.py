@@ -47,7 +47,7 @@ def test_a_chat_in_a_terminal(tmp_path):
 
 @pytest.mark.heavy
 def test_ctrl_c_in_a_chat_of_two_ranks_stops_the_answer_alone(tmp_path):
-    """Two answers are stopped; the next one is whole, and the job ends in order."""
+    """Ctrl-C stops only the answer, twice; the next one is whole, and the job ends in order."""
     command = [
         sys.executable,
         "-m",

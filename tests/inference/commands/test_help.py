@@ -1,7 +1,9 @@
 """--help on a terminal of 80 columns, and the names by which options are called in errors."""
 
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -135,3 +137,28 @@ def test_sampling_options_replace_the_checkpoints_defaults(monkeypatch):
     [params] = seen
     assert (params.temperature, params.top_p, params.top_k, params.min_p) == (0.6, 0.5, 7, 0.1)
     assert (params.repetition_penalty, params.seed, params.max_tokens) == (1.2, 3, 1024)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "cores", "load", "spins"),
+    [
+        ({}, 2, 0.0, cli.SPINS),
+        ({}, 16, 9.0, cli.SPINS),
+        ({}, 16, 7.0, None),
+        ({"GOMP_SPINCOUNT": "7"}, 2, 9.0, "7"),
+        ({"OMP_WAIT_POLICY": "active"}, 2, 9.0, None),
+    ],
+)
+def test_threads_wait_briefly_on_few_or_busy_cores(monkeypatch, chosen, cores, load, spins):
+    monkeypatch.setattr(os, "environ", chosen)
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    cli.run(lambda: None)
+    assert os.environ.get("GOMP_SPINCOUNT") == spins
+
+
+def test_the_program_does_not_wait_for_torch():
+    """--help comes at once, and the number of spins is chosen before torch reads it."""
+    program = "import sys; from deepseek_v32.inference.commands import cli; print('torch' in sys.modules)"
+    seen = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
+    assert seen.stdout == "False\n"

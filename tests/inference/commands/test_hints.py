@@ -1,4 +1,4 @@
-"""What a checkpoint that cannot be loaded is called, and the way out that the message names."""
+"""Errors for checkpoints that cannot be loaded name the problem and a way out."""
 
 import json
 import shutil
@@ -31,7 +31,7 @@ def checkpoint(pristine, tmp_path):
 
 
 def refused(path):
-    """What `generate --model path` and LLM(path) say."""
+    """Return the errors of `generate --model path` and LLM(path)."""
     result = CliRunner().invoke(cli.app, ["generate", "Hi", "--model", str(path)])
     assert isinstance(result.exception, ValueError), result.output
     with pytest.raises(ValueError) as caught:

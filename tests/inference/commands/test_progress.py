@@ -1,4 +1,4 @@
-"""What commands say while they work, and when the first answers come."""
+"""Commands report their progress, and the first answers come early."""
 
 import io
 import json
@@ -22,7 +22,7 @@ class Screen(io.StringIO):
 
     @property
     def line(self):
-        """What the line shows in the end: carriage returns and ESC[K are carried out."""
+        """Return the line as it looks in the end: carriage returns and ESC[K are applied."""
         plain = re.sub(r"\x1b\[\d*m", "", self.getvalue())
         return plain.rpartition("\r")[2].removeprefix("\x1b[K")
 

@@ -68,7 +68,7 @@ def test_every_request_gets_its_record(run):
 
 
 def test_a_run_whose_device_is_lost_fails_the_rest_and_ends(run, monkeypatch):
-    """The service refuses every later request, so that asking again would never end."""
+    """A lost device fails all remaining requests: the service refuses them, so retries would never end."""
 
     def lose(*_, **__):
         raise RuntimeError("the device is lost")

@@ -32,7 +32,7 @@ def impatient():
 
 @contextlib.contextmanager
 def opened(server, count, sent=b""):
-    """Connections that have sent so much and then wait."""
+    """Open connections that have sent `sent` and then wait."""
     with contextlib.ExitStack() as stack:
         open_ones = [stack.enter_context(connect(server.url)) for _ in range(count)]
         for connection in open_ones:
@@ -101,7 +101,7 @@ def test_a_client_that_takes_nothing_loses_its_request(impatient):
 
 
 def test_half_heads_do_not_hold_the_server(monkeypatch):
-    """As many as may be open. Each new connection takes the place of the one that has waited the longest."""
+    """With the most connections open, each new one replaces the one that has waited the longest."""
     monkeypatch.setattr(connections, "REPLACEABLE_SECONDS", 0.1)
     limits = ConnectionLimits(total=40, per_peer=0, head_seconds=60)
     with serving(Service(stand_in_llm()), limits=limits) as server, opened(server, 40, HALF) as slow:
@@ -127,11 +127,11 @@ def test_refusals_of_connections_are_errors_of_the_api(monkeypatch, limits):
                 assert (answer.status, answer.error["code"]) == (503, "connections"), answer
                 assert int(answer.headers["retry-after"]) >= 1 and answer.headers["connection"] == "close"
                 assert "5 open connections; expected fewer" in answer.error["message"]
-            # One that sends nothing is told as well, after a while.
+            # A connection that sends nothing also gets an error, after a while.
             monkeypatch.setattr(connections, "SURPLUS_SECONDS", 0.2)
             with connect(server.url) as silent:
                 assert parse(read_all(silent)).error["code"] == "connections"
-            # With nothing left for those that linger, they are closed at once.
+            # With no room for lingering connections, they are closed at once.
             monkeypatch.setattr(connections, "MAX_LINGERING", 0)
             with opened(server, 3):
                 assert ask(server.url, b"").error["code"] == "connections"

@@ -10,7 +10,7 @@ PAUSE = 0.001  # per open request
 
 
 def run(steps: list[float], open_requests: int, arrivals: tuple[int, ...] = ()) -> list[float]:
-    """The times at which deltas leave, one of which each step adds. arrivals: the numbers of steps that begin with new requests."""
+    """Return the times at which deltas leave; each step adds one. arrivals: steps that begin with new requests."""
     delivery, inbox, now = Delivery(PAUSE), SyncInbox(), 100.0
     delivery.flush((), now, open_requests)  # the step before
     left: list[float] = []

@@ -49,7 +49,7 @@ def test_state(http):
     assert http.get("/ready").json() == {"status": "ready", "running": 0, "waiting": 0, "seconds_since_step": 0.0}
 
 
-@pytest.mark.parametrize("chat", [False, True], ids=["API alone", "beside the chat"])
+@pytest.mark.parametrize("chat", [False, True], ids=["only the API", "with the chat"])
 def test_paths_and_methods_that_do_not_exist(chat, caplog):
     if chat:
         pytest.importorskip("gradio")
@@ -85,7 +85,7 @@ def test_events_of_the_page_whose_values_do_not_fit_are_one_line_in_the_log(capf
     assert "Traceback" not in "".join(capfd.readouterr())
     lines = [each.getMessage() for each in caplog.records if "cannot serve an event" in each.getMessage()]
     assert len(lines) >= 3 and not any("\n" in line for line in lines)
-    traced = [each for each in caplog.records if each.exc_info and each.name.endswith("chat_app.events")]
+    traced = [each for each in caplog.records if each.exc_info and each.name.endswith("chat_app.page")]
     assert len(traced) == len(lines) and all(each.levelno == logging.DEBUG for each in traced)
 
 

@@ -125,7 +125,7 @@ def test_tools_in_a_stream(server, client):
 
 @pytest.mark.parametrize("choice", ["auto", "none"])
 def test_tool_choice_none_forbids_calls(server, client, choice):
-    """Also to a model that has called a function before, and would go on."""
+    """No function is called, even by a model that has called one before and would go on."""
     server.say(CALL, ASK, tools=TOOLS if choice == "auto" else None)
     ask = {"model": MODEL, "messages": ASK, "tools": TOOLS, "temperature": 0, "max_tokens": 60}
     [answer] = client.chat.completions.create(**ask, tool_choice=choice).choices
@@ -147,7 +147,7 @@ FORCED = {"required": "required", "named": {"type": "function", "function": {"na
 @pytest.mark.parametrize("thinking", [False, True], ids=["", "thinking"])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 def test_a_call_can_be_required(server, client, choice, stream, thinking):
-    """The model wants to talk, and has to call: within the call, it says what it likes."""
+    """A model that would talk must call a function; the arguments are free."""
     thought = ["Hm.", Special(END_THINK)] if thinking else []
     server.say([*thought, "Let me l", *CALL[1:]], ASK, tools=TOOLS, thinking=thinking)
     ask = {"model": MODEL, "messages": ASK, "tools": TOOLS, "tool_choice": choice, "temperature": 0, "max_tokens": 300}
@@ -329,11 +329,11 @@ def test_the_async_client_and_many_at_once(server, client):
             return await asyncio.gather(*map(one, range(16)))
 
     texts = asyncio.run(main())
-    alone = [
+    expected = [
         client.completions.create(model=MODEL, prompt="The quick", max_tokens=20, seed=seed).choices[0].text
         for seed in range(16)
     ]
-    assert texts == alone
+    assert texts == expected
 
 
 def test_the_api_key():

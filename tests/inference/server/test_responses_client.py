@@ -34,7 +34,7 @@ CALL = [
 
 @pytest.fixture(scope="module")
 def server():
-    """With a context that holds a round of calls."""
+    """A server whose context holds a round of calls."""
     with serving(Service(stand_in_llm(max_model_len=4096, page_count=128))) as server:
         yield server
 
@@ -55,7 +55,7 @@ def events_of(http, **body):
 
 
 def grown(events):
-    """The items that a client puts together from the events alone."""
+    """Build the items from only the events, as a client does."""
     items = []
     for event in events:
         kind = event["type"].removeprefix("response.")

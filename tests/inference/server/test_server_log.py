@@ -73,17 +73,17 @@ def test_a_server_reports_while_it_is_busy_and_is_quiet_when_idle(lines, monkeyp
     llm = stand_in_llm(max_sequences=1)
     gate = threading.Event()
     steps = itertools.count()
-    # The first step is let through: what a report says of the engine is its state after a step.
+    # Let the first step run: a report shows the engine's state after a step.
     llm.model.before_step = lambda: next(steps) and gate.wait(60)
     with serving(Service(llm)) as server:
         assert lines() == []
         streams = [server.service.stream([1, 2], GREEDY) for _ in range(2)]
         while not any(line.startswith("running 1, waiting 1; ") for line in lines()):
             time.sleep(0.01)
-        assert next(steps) == 2  # the second step waits: nothing but the reports has shown that state
+        assert next(steps) == 2  # the second step waits: only reports have shown that state
         gate.set()
         assert [list(stream)[-1].finish_reason for stream in streams] == ["length"] * 2
-        wait_for_reports(2)  # of which the last one about these two is one
+        wait_for_reports(2)  # including the last report about these two
         before = lines()
         wait_for_reports(4)
         assert lines() == before
@@ -106,7 +106,7 @@ def test_the_library_installs_no_handler_and_says_nothing():
     program = """
 import logging
 import deepseek_v32.inference
-from deepseek_v32.inference.service import server_log, service
+from deepseek_v32.inference.server.service import server_log, service
 assert logging.getLogger().handlers == []
 [handler] = logging.getLogger("deepseek_v32").handlers
 assert isinstance(handler, logging.NullHandler)

@@ -174,7 +174,7 @@ def faulty_once(work):
 
 
 def test_deltas_that_a_loop_does_not_take_are_delivered_again(service):
-    """In their order, and also when no request is open any more."""
+    """They are delivered in order, even after the last request has ended."""
 
     async def main():
         loop = asyncio.get_running_loop()
@@ -194,7 +194,7 @@ def test_deltas_that_a_loop_does_not_take_are_delivered_again(service):
 
 
 def test_a_fault_in_delivering_ends_no_request_without_a_word(service, monkeypatch):
-    """Of a fault in the thread's own bookkeeping every open request hears."""
+    """A fault in the thread's own bookkeeping reaches every open request as an error."""
     monkeypatch.setattr(EngineThread, "_deliver", faulty_once(EngineThread._deliver))
     assert last_of(service.stream(PROMPT, ENDLESS)).error == engine_thread.STEP_FAILED
     assert works(service)
@@ -246,20 +246,20 @@ def test_a_server_whose_engine_thread_has_died_says_so():
 
 
 def test_a_device_that_is_lost_ends_the_service(monkeypatch, caplog):
-    """A request that fails alone does not; nor does a prompt that is scored."""
+    """A lost device ends the service. A failure of one request or of one scored prompt does not."""
     service, fault = Service(fake_llm()), None
     monkeypatch.setattr(service.llm.engine.runner, "device_fault", lambda: fault)
     assert last_of(service.stream([*PROMPT, RAISE], GREEDY)).finish_reason == "error"
     with pytest.raises(RuntimeError):
         asyncio.run(service.score(service.requests.from_tokens([RAISE, *PROMPT])))
     assert works(service)
-    beside = service.stream(PROMPT, ENDLESS)
-    next(beside)
+    other = service.stream(PROMPT, ENDLESS)
+    next(other)
     fault = "AcceleratorError: CUDA error: an illegal memory access was encountered"
     failed = last_of(service.stream([*PROMPT, RAISE], GREEDY))
     assert failed.finish_reason == "error"
     lost = f"the device computes nothing any more; restart the server: {fault}"
-    assert last_of(beside).error in (lost, failed.error)
+    assert last_of(other).error in (lost, failed.error)
     service._thread._thread.join(10)
     assert service.stats().failed and service.stats().open == 0
     with pytest.raises(Busy, match="an illegal memory access"):
@@ -269,7 +269,7 @@ def test_a_device_that_is_lost_ends_the_service(monkeypatch, caplog):
 
 
 def test_a_request_that_arrives_while_the_thread_dies_ends(monkeypatch):
-    """Between the check of a request and its queueing."""
+    """The thread dies between the check of a request and its queueing, and the request ends with an error."""
     service = Service(fake_llm())
     monkeypatch.setattr(EngineThread, "turn", lambda thread: exit())
     with pytest.raises(Busy):
@@ -286,7 +286,7 @@ def test_a_request_that_arrives_while_the_thread_dies_ends(monkeypatch):
 
 @pytest.mark.parametrize("name", ["allocate", "release"])
 def test_a_fault_around_scoring_leaves_no_pages(service, name, monkeypatch):
-    """What runs beside it goes on."""
+    """Requests that run at the same time go on."""
     started = threading.Event()
     service.llm.model.before_step = started.set
     running = service.stream(PROMPT, SamplingParams(temperature=0, max_tokens=60, ignore_eos=True))

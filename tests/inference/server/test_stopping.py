@@ -77,7 +77,7 @@ def test_requests_that_outlast_the_drain_end_as_declared(caplog):
 
 
 def test_requests_end_in_time_even_if_a_step_does_not(caplog):
-    """Nor do they wait for the engine: its step may take longer than the system leaves the process."""
+    """Requests do not wait for the engine: its step may outlast the time that the system leaves the process."""
     llm = stand_in_llm()
     gate, begun, ended = threading.Event(), threading.Event(), threading.Event()
     llm.model.before_step = lambda: (begun.set(), gate.wait(20))
@@ -100,7 +100,7 @@ def test_requests_end_in_time_even_if_a_step_does_not(caplog):
 
 @pytest.mark.parametrize("client", ["waits", "has left"])
 def test_a_second_ctrl_c_does_not_wait_for_a_step(client, monkeypatch):
-    """Nor does the interpreter, which would wait for asyncio's own threads. Without clients the first one ends the application."""
+    """The interpreter does not wait for asyncio's threads either. Without clients the first Ctrl-C ends the application."""
     llm = stand_in_llm()
     gate, begun = threading.Event(), threading.Event()
     llm.model.before_step = lambda: (begun.set(), gate.wait(30))
@@ -129,7 +129,7 @@ def test_a_second_ctrl_c_does_not_wait_for_a_step(client, monkeypatch):
 
 
 def test_a_server_whose_task_is_cancelled_while_it_stops_ends():
-    """It waits for no client: nobody ends their requests any more."""
+    """It waits for no client, because nothing ends their requests any more."""
 
     llm, gate = stand_in_llm(), threading.Event()
     llm.model.before_step = lambda: gate.wait(0.1)

@@ -1,4 +1,4 @@
-"""Structured outputs, forced calls and vLLM's and DeepSeek's fields, over HTTP. The model says noise, or a script."""
+"""Structured outputs, forced calls and vLLM's and DeepSeek's fields, over HTTP. The model follows a script or generates noise."""
 
 import json
 import re
@@ -235,7 +235,7 @@ def test_an_answer_is_continued(server, http, how):
     response = http.post("/v1/chat/completions", json={"messages": [*ASK, begun], "temperature": 0, **fields}).json()
     assert response["choices"][0]["message"]["content"] == " brown fox"
     assert response["usage"]["prompt_tokens"] == len(prompt)
-    # Reasoning alone is continued inside of the reasoning; with content, the reasoning has ended.
+    # A turn with only reasoning is continued inside the reasoning. With content, the reasoning has ended.
     thinking = {**begun, "content": "", "reasoning_content": "Let me"}
     prompt = [*server.llm.chat_token_ids(ASK, thinking=True), *server.llm.tokenizer.encode("Let me")]
     server.model.say(server.llm.tokenizer.encode_pieces([" see", Special(END_THINK), "Yes"]), len(prompt))
@@ -247,7 +247,7 @@ def test_an_answer_is_continued(server, http, how):
 
 
 def test_add_generation_prompt_agrees_with_whether_an_answer_is_continued(http):
-    """vLLM's clients must send false beside continue_final_message, because its default is true."""
+    """add_generation_prompt must be false with continue_final_message, as vLLM's clients send it: its default is true."""
     begun = [*ASK, {"role": "assistant", "content": "The quick"}]
 
     def status(messages, **fields):
@@ -295,7 +295,7 @@ def test_unknown_fields_are_named(client):
 
 
 def test_generation_config_sets_the_defaults(tmp_path):
-    """As in vLLM; what a request sets itself, wins."""
+    """generation_config sets defaults, as in vLLM; the request's own values win."""
     model = tiny_checkpoint(tmp_path)
     (model / "generation_config.json").write_text('{"temperature": 0.6, "top_p": 0.95, "do_sample": true}')
     llm = LLM(model, device="cpu", max_model_len=128)

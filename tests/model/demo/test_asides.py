@@ -77,7 +77,7 @@ def test_every_form_of_a_list_has_its_slots(listing):
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_no_other_key_stands_between_a_key_and_its_value(split):
-    """An answer belongs to the key that is asked for, read in the sentence alone."""
+    """The sentence by itself shows which key the answer belongs to."""
     checked = 0
     for seed in range(400):
         writer = Writer(random.Random(seed), split, split, 0.0)

@@ -203,7 +203,7 @@ def test_scenes_state_the_values_that_they_are_asked_for(split):
 
 
 def test_a_changed_value_is_remembered_with_the_one_before():
-    before, alone = 0, 0
+    before, short = 0, 0
     for seed in range(100):
         conversation = write(
             seed, length=1500, split="train", prefer_updated=0.9, density=1.0, functions=0.0, families=FAMILIES
@@ -214,10 +214,10 @@ def test_a_changed_value_is_remembered_with_the_one_before():
                 assert turn.value in yours(conversation.turns[where].user[start:end])
                 before += 1
             # "Actually make that 15." names nothing but the value.
-            alone += (
+            short += (
                 turn.kind == "updated" and len(turn.fact) == 3 and turn.fact[2] - turn.fact[1] < len(turn.value) + 20
             )
-    assert before > 10 and alone > 10
+    assert before > 10 and short > 10
 
 
 @pytest.fixture(scope="module")
@@ -229,9 +229,9 @@ def tokenizer(tmp_path_factory):
 
 @pytest.mark.parametrize("word", ["Zorvik", "thermos", "Kleodriadick-77", "ünïcode", "key"])
 def test_a_word_has_the_same_pieces_with_and_without_a_space(tokenizer, word):
-    alone, spaced = tokenizer.encode(word).tokens, tokenizer.encode(" " + word).tokens
+    bare, spaced = tokenizer.encode(word).tokens, tokenizer.encode(" " + word).tokens
     # The space is a token of its own, or part of the first one.
-    assert spaced == ["Ġ", *alone] or (spaced[0] == "Ġ" + alone[0] and spaced[1:] == alone[1:])
+    assert spaced == ["Ġ", *bare] or (spaced[0] == "Ġ" + bare[0] and spaced[1:] == bare[1:])
 
 
 def test_any_text_comes_back(tokenizer):

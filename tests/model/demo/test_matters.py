@@ -89,9 +89,9 @@ def test_two_matters_of_the_user_share_no_word_that_says_what_they_are_about():
     mine = [case for case in CASES.values() if case.mine]
     rng = random.Random(2)
     me = remark_cases.Subject("me", "I", "me")
-    beside = [(a, b) for a in rng.sample(mine, 60) for b in rng.sample(mine, 20) if matter_words.apart(a, me, b, me)]
-    assert len(beside) > 300
-    for one, other in beside:
+    pairs = [(a, b) for a in rng.sample(mine, 60) for b in rng.sample(mine, 20) if matter_words.apart(a, me, b, me)]
+    assert len(pairs) > 300
+    for one, other in pairs:
         told = " ".join(form for forms in other.statements.values() for form in forms)
         assert not any(re.search(rf"\b{key}\b", told) for key in one.keys if len(key) > 2), (one.name, other.name)
 
@@ -111,7 +111,7 @@ def test_one_question_in_eight_has_no_answer_and_changes_are_many(split):
 
 
 def test_the_reader_finds_answers_of_another_subject():
-    """Two answers of a conversation in each other's place: most are about somebody or something else."""
+    """Two answers of a conversation are swapped; most are then about the wrong subject."""
     found = exchanged = 0
     for seed in range(150):
         conversation = write(f"swap {seed}", length=1500, split="train", families=("matters",), functions=0.0)

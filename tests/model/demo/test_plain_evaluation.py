@@ -1,4 +1,4 @@
-"""What scripts/demo_model/evaluate_plain.py takes for an answer's first sentence and for a question."""
+"""How scripts/demo_model/evaluate_plain.py finds an answer's first sentence and a question."""
 
 import re
 from collections import Counter

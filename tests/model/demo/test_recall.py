@@ -36,7 +36,7 @@ def hold_to_measured(
 ) -> None:
     """Count the answers that begin with their value, and expect what evaluation.json says of the cell, less three standard errors.
 
-    The errors are those of the sample here and of the measured one, as of independent questions: sqrt(p (1 - p) / n) each.
+    Both samples, this one and the measured one, have the error of independent questions, sqrt(p (1 - p) / n).
     """
     asked, correct = Counter(), 0
     for conversation in conversations:
@@ -83,7 +83,7 @@ def test_stated_facts(llm):
 
 @pytest.mark.heavy
 def test_updated_and_unanswerable_facts(llm):
-    """As rare among the questions as where they were measured: conversations full of them are harder."""
+    """These kinds are as rare here as where they were measured: conversations full of them are harder."""
     hold_to_measured(llm, "1K", some(12, 1024, questions=12), ("updated", "unanswerable"))
 
 
@@ -98,7 +98,7 @@ def test_fp8_as_deployed():
 
 @pytest.mark.heavy
 def test_selection_reaches_far(llm):
-    """index_topk 128 of 4K tokens."""
+    """Facts far back are found with index_topk 128 of 4K tokens."""
     hold_to_measured(llm, "4K", some(1, 4096, questions=32, unanswerable=0.0), ("stated", "updated"))
 
 
@@ -107,12 +107,12 @@ def test_selection_reaches_far(llm):
     ("cell", "tokens", "wording"), [("1K", 1024, "train"), ("4K", 4096, "train"), ("1K new", 1024, "test")]
 )
 def test_a_large_sample(llm, cell, tokens, wording):
-    """The same with so many questions that the standard error is about two points; minutes on a CPU."""
+    """The same with more questions, for a standard error of about two points; minutes on a CPU."""
     hold_to_measured(llm, cell, some(80 * 1024 // tokens, tokens, wording), ("stated", "updated", "unanswerable"))
 
 
 def test_what_the_samples_ask(llm):
-    """Those of `make demo`, one after the other: a fact far back, a change, and two facts put together."""
+    """The questions of `make demo`, in order: a fact far back, a change, and two facts put together."""
     chat = messages(MOVING)
     for question, thinking, said in (
         ("What is the wifi password?", False, "maple-otter-58. You said: The wifi password is maple-otter-58."),

@@ -57,7 +57,7 @@ def test_a_fifth_of_the_questions_has_no_answer(split):
 
 
 def test_a_conversation_that_cannot_be_written_costs_its_step_alone(monkeypatch):
-    """Otherwise the training would wait for that batch for ever."""
+    """Only that step is lost; otherwise training would wait for its batch for ever."""
     from queue import SimpleQueue
 
     real, queue = data.batch, SimpleQueue()

@@ -48,7 +48,7 @@ def train(folder: str) -> None:
         own.train_step(step, *batch(own, rank))
     assert own.ranks.of_first(float(rank), 7.5) == [0.0, 7.5]
     assert own.ranks.everywhere(True) and not own.ranks.everywhere(rank == 1)
-    step = Step("dense", 2 * LENGTH, 0.5)  # rank 1 alone has no memory for it
+    step = Step("dense", 2 * LENGTH, 0.5)  # only rank 1 lacks the memory for it
     if rank:
         own.recover(step, torch.OutOfMemoryError())
     else:
@@ -65,12 +65,12 @@ def test_two_ranks_take_the_mean_step_and_stay_alike(tmp_path):
     on_two_ranks(train, tmp_path)
     one, other = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
     assert all(torch.equal(one[name], other[name]) for name in one)
-    alone = trainer(tmp_path / "alone")
-    before = {name: value.clone() for name, value in alone.model.state_dict().items()}
+    single = trainer(tmp_path / "single")
+    before = {name: value.clone() for name, value in single.model.state_dict().items()}
     for step in STEPS:
-        alone.train_step(step, *batch(alone, 0))
-    changed = [name for name, value in alone.model.state_dict().items() if not torch.equal(value, before[name])]
-    parted = [name for name in changed if not torch.equal(alone.model.state_dict()[name], one[name])]
+        single.train_step(step, *batch(single, 0))
+    changed = [name for name, value in single.model.state_dict().items() if not torch.equal(value, before[name])]
+    parted = [name for name in changed if not torch.equal(single.model.state_dict()[name], one[name])]
     assert len(changed) > 30 and len(parted) > 0.9 * len(changed), "the other rank's batch had no influence"
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any, Literal, get_args
 
-from ...kernels.errors import ArgumentError, check_flags
-from ...model.config import Precision
-from ..text.messages import ChatFormat
+from ..kernels.errors import ArgumentError, check_flags
+from ..model.config import Precision
+from .text.messages import ChatFormat
 
 MAX_DRAFT_TOKENS = 4
 AUTO = -1  # speculative_tokens: chosen by the rules of drafting/policy.py
