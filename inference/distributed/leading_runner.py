@@ -24,9 +24,7 @@ from ..engine.sizing import check_fits, count_pages
 from ..engine.step import Choices, ModelRunner, Step
 from .batch_sync import BatchEncoder
 from .channel import MessageKind
-from .follower import Follower
-from .interrupts import interrupts_deferred
-from .leader import Leader
+from .job import Follower, Leader, interrupts_deferred
 from .model_source import ModelSource
 from .rank_tokens import broadcast_sampled_tokens, share_choices
 

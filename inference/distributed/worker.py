@@ -15,9 +15,8 @@ from ..engine.sizing import check_fits, count_pages
 from ..engine.step import Step
 from .batch_sync import BatchDecoder, BatchUpdate
 from .channel import Message, MessageKind
-from .follower import Follower
+from .job import Follower, Leader
 from .launch import start_ranks, this_job
-from .leader import Leader
 from .model_source import ModelSource
 from .rank_tokens import broadcast_sampled_tokens, empty_choices, share_choices
 
