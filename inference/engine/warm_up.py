@@ -50,7 +50,7 @@ def capture_first_graphs(engine: Engine, graphs: DecodeGraphs | None) -> None:
 
 
 def _batch(ids: list[int], context: int, drafts: int | None, params: SamplingParams, engine: Engine) -> Batch:
-    """A step that verifies and makes so many drafts, with `context` tokens in the cache after it, all on the scratch page."""
+    """A step that verifies and makes that many drafts, with `context` tokens in the cache after it, all on the scratch page."""
     number, rows = len(ids), 1 + (drafts or 0)
     start = context - rows
     requests = [Request(id, (0,) * (start + 1), params, max_tokens=rows, seed=0) for id in ids]

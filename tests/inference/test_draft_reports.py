@@ -91,7 +91,7 @@ def test_requests_whose_next_tokens_may_not_be_guessed() -> None:
     assert not [name for name, request in others.items() if speculation._may_draft(request)]
 
 
-def test_an_experiment_beside_a_request_with_drafts(checkpoint: Path, llm: LLM) -> None:
+def test_an_experiment_next_to_a_request_with_drafts(checkpoint: Path, llm: LLM) -> None:
     """It has none, and changes nothing for its neighbour."""
     with LLM(checkpoint, device="cpu", speculative_tokens=0) as plain:
         [expected] = plain.generate(PROMPTS[1], GREEDY)

@@ -32,7 +32,7 @@ def model(checkpoint: Path) -> Transformer:
     return load_model(checkpoint, "exact", mtp=True)
 
 
-def drafts_alone(model: Transformer, request: Request, drafts: int) -> list[int]:
+def drafts_of_one(model: Transformer, request: Request, drafts: int) -> list[int]:
     """The drafts after all of a request's tokens, computed by a runner of its own in one step."""
     single = whole_prompt(request)
     driver = Driver(make_runner(model, 1), [single])
@@ -52,7 +52,7 @@ def whole_prompt(request: Request) -> Request:
 def test_drafts_after_prompts(model: Transformer, chunk: int) -> None:
     driver = Driver(make_runner(model), make_requests(CONFIG.vocab_size))
     made = driver.prompts(chunk, 3)
-    assert made.tolist() == [drafts_alone(model, each, 3) for each in driver.requests]
+    assert made.tolist() == [drafts_of_one(model, each, 3) for each in driver.requests]
 
 
 @pytest.mark.parametrize("graphs", [False, True], ids=["eager", "graphs"])
@@ -65,12 +65,12 @@ def test_drafts_after_verification(model: Transformer, graphs: bool, sequences: 
     driver.runner.drafts[:3] = first
     answers = [[*first[0].tolist(), 9], [first[1, 0].item(), 8, 7], [6, 5, 4]]
     made = driver.verify([0, 1, 2], answers, [4, 1, 0], 3)
-    assert made.tolist() == [drafts_alone(model, each, 3) for each in driver.requests]
+    assert made.tolist() == [drafts_of_one(model, each, 3) for each in driver.requests]
     # What the rejected drafts have left is written over: the next drafts are as good.
     driver.runner.drafts[:3, :3] = made[[2, 0, 1]]
     answers = [[made[0, 0].item(), 1], [2], [made[2, 0].item(), made[2, 1].item(), 11, 12]]
     made = driver.verify([1, 2, 0], answers, [1, 0, 2], 4)
-    assert made.tolist() == [drafts_alone(model, each, 4) for each in driver.requests]
+    assert made.tolist() == [drafts_of_one(model, each, 4) for each in driver.requests]
 
 
 def test_drafts_while_selections_are_recorded_now_and_then(model: Transformer) -> None:
@@ -81,7 +81,7 @@ def test_drafts_while_selections_are_recorded_now_and_then(model: Transformer) -
         driver.recorder = recorder
         driver.runner.drafts[:3, :2] = made
         made = driver.verify([0, 1, 2], [[*row.tolist(), 9] for row in made], [2, 2, 2], 2)
-        assert made.tolist() == [drafts_alone(model, each, 2) for each in driver.requests]
+        assert made.tolist() == [drafts_of_one(model, each, 2) for each in driver.requests]
 
 
 def test_no_step_captures_two_graphs(model: Transformer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_no_step_captures_two_graphs(model: Transformer, monkeypatch: pytest.Mon
         captured.append(0)
         driver.runner.drafts[:3, :2] = made
         made = driver.verify([0, 1, 2], [[*row.tolist(), 9] for row in made], [2, 2, 2], 2)
-        assert made.tolist() == [drafts_alone(model, each, 2) for each in driver.requests]
+        assert made.tolist() == [drafts_of_one(model, each, 2) for each in driver.requests]
     assert captured == [0, 1, 1, 0]
 
 
@@ -125,7 +125,7 @@ def test_verified_rows_are_those_of_decodes(checkpoint: Path, precision: Precisi
         assert plain.logits.argmax(-1).tolist() == logits[:, number].argmax(-1).tolist()
 
 
-def test_drafts_beside_prompts_that_are_left_out(model: Transformer) -> None:
+def test_drafts_next_to_prompts_that_are_left_out(model: Transformer) -> None:
     """A step of a decode that verifies drafts, a prompt's end, and a chunk inside of another prompt, which has no entries."""
     first, second, third = make_requests(CONFIG.vocab_size)
     driver = Driver(make_runner(model), [first])
@@ -142,7 +142,7 @@ def test_drafts_beside_prompts_that_are_left_out(model: Transformer) -> None:
     made = driver.step(batch, [right, 9, 8], [1, 0], 3)
     first.tokens += [right, 9]
     second.tokens.append(8)
-    assert made.tolist() == [drafts_alone(model, each, 3) for each in (first, second)]
+    assert made.tolist() == [drafts_of_one(model, each, 3) for each in (first, second)]
     assert driver.runner.caches[-1].latent[third.cache.pages].isnan().all()
     assert not driver.runner.caches[0].latent[third.cache.pages[0], :40].isnan().any()
 
@@ -180,7 +180,7 @@ def test_numbers_of_drafts_that_change_share_graphs(model: Transformer) -> None:
     for drafts in (4, 1, 4, 2, 0):
         runner.drafts[:3, : made.shape[1]] = made
         made = driver.verify([0, 1, 2], [[*row.tolist(), 9] for row in made], [made.shape[1]] * 3, drafts)
-        assert made.tolist() == [drafts_alone(model, each, drafts) for each in driver.requests]
+        assert made.tolist() == [drafts_of_one(model, each, drafts) for each in driver.requests]
     # The steps had 4, 4, 4, 4 and 2 drafts. Four requests have the graphs of three.
     assert runner.graphs.captured == 1
 
@@ -207,5 +207,5 @@ def test_drafts_are_right_where_graphs_are_given_up(
     for _ in range(5):
         runner.drafts[:3, :2] = made
         made = driver.verify([0, 1, 2], [[*row.tolist(), 9] for row in made], [2, 2, 2], 2)
-        assert made.tolist() == [drafts_alone(model, each, 2) for each in driver.requests]
+        assert made.tolist() == [drafts_of_one(model, each, 2) for each in driver.requests]
     assert len(steps) == refused and len(refusals) == 2

@@ -142,7 +142,7 @@ def on_two_ranks(*arguments: object) -> Any:
     return json.loads(ended[0].out)
 
 
-def test_fp8_on_two_ranks_differs_from_one_by_its_sums_alone(checkpoint: Path, tmp_path: Path) -> None:
+def test_fp8_on_two_ranks_differs_from_one_only_by_its_sums(checkpoint: Path, tmp_path: Path) -> None:
     """With one rank's sums in place of their own, two ranks give its bits, drafts included. With their own they do not, but those
     of two ranks without drafts."""
     namespace: dict[str, Any] = {}

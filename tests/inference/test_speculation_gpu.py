@@ -1,6 +1,7 @@
 """Speculative decoding on Hopper GPUs, with the demo's draft layer: the tokens of plain decoding, on one and on two."""
 
 import json
+import os
 import subprocess
 import sys
 from functools import cache
@@ -130,6 +131,7 @@ def test_graphs_of_two_ranks_draft_as_well_as_one() -> None:
 def test_a_program_that_starts_its_ranks_itself_speculates_over_nccl() -> None:
     """LLM(tensor_parallel_size=2): the other rank is this program's child."""
     command = [sys.executable, "-c", WITH_CHILDREN, "exact", "3"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 0, ended.stderr
     assert_same(json.loads(ended.stdout.splitlines()[-1]), one_gpu("exact", 0))

@@ -27,7 +27,7 @@ class DraftInputs:
         self.noise = DraftNoise(random, torch.zeros(requests, dtype=torch.float64, device=device), seeds, positions)
 
     def fill(self, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
-        """Copy a step's, on the device."""
+        """Copy the Choices of a step, on the device."""
         self.following[: len(sampled)] = sampled
         self.accepted[: len(accepted)] = accepted
         if noise.random:
@@ -38,8 +38,8 @@ class DraftInputs:
 class DraftGraphs:
     """Runs the MTP layer after steps of `graphs`. On a CPU the same passes run without a graph.
 
-    They are not captured after a step that has just been: other answers would wait for both captures. Nor after one without a
-    graph, whose hidden states have no place of their own.
+    They are not captured right after their step is, because other answers would wait for both captures. Nor are they after a step
+    without a graph, whose hidden states have no fixed place.
     """
 
     def __init__(self, drafter: Drafter, graphs: DecodeGraphs) -> None:
@@ -92,7 +92,7 @@ class _Size(NamedTuple):
     """What a graph is captured for."""
 
     requests: int  # at most
-    drafts: int  # at least as many as the step makes, so that those of steps which verify others have the same graph
+    drafts: int  # the most that the step verifies or makes, so that steps which verify as many share a graph
 
     @property
     def is_full(self) -> bool:

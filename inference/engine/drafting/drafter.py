@@ -1,10 +1,10 @@
 """Drafts for speculative decoding: the passes of the MTP layer that follow a step of the main model.
 
-The first pass goes over all rows of the step but those inside of prompts whose answers get no drafts, each with the token that
+The first pass goes over the step's rows, without the prompts whose answers get no drafts. It takes each row with the token that
 follows it: in a prompt the next one, else the one that was sampled. So the layer's cache has an entry of every token whose
 successor is known. The logits of a request's last accepted row give its first draft. Each further pass has one row a request:
-the draft of the pass before, and that pass's hidden state. What it writes lies behind the accepted tokens, where the first pass of
-the next step writes over it.
+the draft and the hidden state of the pass before. Its entries lie after the accepted tokens, where the first pass of the next step
+writes over them.
 
 Nothing here waits for the device: how many drafts were accepted is read from a tensor.
 """
@@ -46,7 +46,7 @@ class StepRows:
     metadata: AttentionMetadata
 
     def leading(self, batch: Batch) -> "StepRows":
-        """Those of a batch that is the step's `Batch.leading`. Only rows without logits are left out."""
+        """Return the rows of `batch`, the step's `Batch.leading`. Only rows without logits are left out."""
         rows, sequences, whole = batch.tokens, batch.decode_rows + len(batch.requests) - batch.decodes, self.metadata
         metadata = replace(
             whole,
@@ -64,7 +64,7 @@ class SamplingRows:
     """The M requests that sample in a step, on the device."""
 
     first_rows: torch.Tensor  # int64 [M]: the first row of each that has logits
-    table: torch.Tensor  # int32 [M, pages]: their pages; behind them a page that belongs to no request
+    table: torch.Tensor  # int32 [M, pages]: their pages; after them a page that belongs to no request
     longest: int  # at least the context of each in every pass
 
 
@@ -92,7 +92,7 @@ def longest_context(batch: Batch) -> int:
 
 
 def sampling_rows(batch: Batch, scratch_page: int, device: torch.device) -> SamplingRows:
-    """The requests that sample in a step. Passes behind the pages of a request write to the scratch page."""
+    """The requests that sample in a step. Passes past a request's pages write to the scratch page."""
     longest = longest_context(batch)
     table = np.full((len(batch.sampling), -(-longest // PAGE_SIZE)), scratch_page, dtype=np.int32)
     for row, request in enumerate(batch.sampling):
@@ -140,7 +140,7 @@ class Drafter:
 def _further_passes(
     sampling: SamplingRows, positions: torch.Tensor, count: int
 ) -> list[tuple[torch.Tensor, AttentionMetadata]]:
-    """By pass: the positions int64 [M], each one behind that of the pass before, and a row for each request."""
+    """Return each pass's positions int64 [M], one after those of the pass before, and its metadata."""
     if not count:
         return []
     requests, longest, table = len(positions), sampling.longest, sampling.table
