@@ -12,7 +12,7 @@ from .text.tokenizer import Tokenizer
 
 
 class Answers:
-    """Queues requests and takes their answers from the engine. Closing an iterator cancels what is still open of them."""
+    """Queues requests and takes their answers from the engine. Closing an iterator cancels its open requests."""
 
     def __init__(self, driver: Driver, config: ModelConfig, precision: Precision, tokenizer: Tokenizer | None) -> None:
         self._driver = driver

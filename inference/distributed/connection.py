@@ -1,6 +1,6 @@
-"""How the ranks that torchrun has started find rank 0: on one machine through a Unix socket, on several over TCP.
+"""Connects torchrun's ranks with rank 0: on one machine through a Unix socket, on several over TCP.
 
-Their traffic over TCP is not encrypted, as that of NCCL and torch's store is not: it belongs into a network of one's own.
+TCP traffic is not encrypted, like the traffic of NCCL and torch's store: use a private network.
 """
 
 import hmac
@@ -93,7 +93,7 @@ def _server(host: str | None) -> Iterator[socket.socket]:
 
 
 def _shows(connection: socket.socket, token: bytes) -> bool:
-    """Whether a connection begins with the token. Nothing else of it is read before."""
+    """Tell whether a connection begins with the token, and read nothing else of it."""
     shown = b""
     deadline = time.monotonic() + _TOKEN_SECONDS
     try:

@@ -1,4 +1,4 @@
-"""The other ranks of a job: they do what rank 0 sends until it ends the job."""
+"""The other ranks of a job: they carry out rank 0's messages until it ends the job."""
 
 import queue
 import signal

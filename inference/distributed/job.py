@@ -1,4 +1,4 @@
-"""A job of several ranks: what rank 0 (leader.py) and those that follow it (follower.py) have in common."""
+"""A job of several ranks: the parts that rank 0 (leader.py) and the other ranks (follower.py) share."""
 
 import secrets
 import sys
@@ -23,7 +23,7 @@ class Place:
 
     rank: int
     size: int  # of the job
-    local_rank: int = 0  # among those of its machine
+    local_rank: int = 0  # among the ranks of its machine
     one_machine: bool = True  # for all ranks of the job
 
 
@@ -66,8 +66,8 @@ class Member:
             self._ranks = Ranks(self.rank, self.size, shared)
         return self._ranks
 
-    def _leave(self, alone: bool = False) -> None:
-        """Leave the group of collectives, with all ranks at the same time or alone."""
+    def _leave(self, single: bool = False) -> None:
+        """Leave the group of collectives, with all ranks at the same time or as a single rank."""
         for release in self.before_end:
             release()
-        leave_group(alone)
+        leave_group(single)

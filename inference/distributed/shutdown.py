@@ -1,4 +1,4 @@
-"""How a rank's process ends: in order, within a time limit, or at once."""
+"""Ends a rank's process: in order, within a time limit, or at once."""
 
 import gc
 import os
@@ -11,14 +11,14 @@ import torch.distributed as dist
 END_SECONDS = 20  # the time that an orderly end may take
 
 
-def leave_group(alone: bool) -> None:
-    """Leave the collectives in order. alone: the other ranks do not take part, so that NCCL must not wait for them.
+def leave_group(single: bool) -> None:
+    """Leave the collectives in order. single: the other ranks do not take part, so NCCL must not wait for them.
 
     CUDA graphs that contain collectives must be freed before: NCCL would wait for them for ever.
     """
     if dist.is_initialized():
         gc.collect()
-        if alone and dist.get_backend() == "nccl":
+        if single and dist.get_backend() == "nccl":
             dist.distributed_c10d._abort_process_group()
         else:
             dist.destroy_process_group()

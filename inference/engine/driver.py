@@ -1,4 +1,4 @@
-"""Steps on demand: whoever takes deltas from a stream makes the engine's next step, for all the streams that are open."""
+"""Steps on demand: taking deltas from a stream makes the engine's next step, for all open streams."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from .request import Request
 
 
 class Driver:
-    """The engine in the hands of its callers, one thread at a time.
+    """Lets callers drive the engine, one thread at a time.
 
     The streams of a thread may be interleaved. Each step advances all of them; deltas wait in an inbox until their stream asks
     for them. Another thread may take over between two calls, but two threads inside at the same moment are an error.
@@ -45,7 +45,7 @@ class Driver:
 
     @contextmanager
     def engine(self) -> Iterator[Engine]:
-        """The engine, for the caller alone.
+        """The engine, for only this caller.
 
         RuntimeError if another thread is using it at this moment, ValueError if it is closed.
         """

@@ -1,7 +1,7 @@
 """One step of the engine from its launch on the device to its tokens on the host, and to the drafts for the next step.
 
-A runner launches a batch and returns a Step, which samples it on the device. InFlightStep is the engine's side: what of the step
-has been done by now, and which requests end by what fails in it.
+A runner launches a batch and returns a Step, which samples it on the device. InFlightStep is the engine's side: it tracks how far
+the step has come, and keeps the error of a failed forward pass.
 """
 
 import logging
@@ -25,11 +25,11 @@ class Sampled(Protocol):
     """A step's tokens on their way to the host."""
 
     def read(self) -> list[list[Sample]]:
-        """Wait for the tokens: those of each sampling request."""
+        """Wait for each sampling request's tokens."""
 
 
 class Choices(NamedTuple):
-    """What the draft layer goes on from after a step, all on the device."""
+    """The draft layer's inputs from a step's sampling, all on the device."""
 
     tokens: torch.Tensor  # int64 [N], for each of the step's rows of logits
     accepted: (
@@ -51,15 +51,15 @@ class Step(Protocol):
 
     @property
     def takes_likeliest(self) -> bool:
-        """Whether the requests take the likeliest tokens, and the step's graph has found them."""
+        """Tell whether the requests take the likeliest tokens, and the step's graph has found them."""
 
     @property
     def staged(self) -> bool:
-        """Whether the sampled tokens are kept on the device, where the next step can take them (Batch.sampled_rows)."""
+        """Tell whether the sampled tokens are kept on the device, where the next step can take them (Batch.sampled_rows)."""
 
     @property
     def can_draft(self) -> bool:
-        """Whether the sampled tokens are on the device, where the draft layer takes them."""
+        """Tell whether the sampled tokens are on the device, where the draft layer takes them."""
 
     def sample(self) -> Sampled:
         """Sample the batch's requests. On a GPU it waits only for requests with `needs_host_sync`.
@@ -72,17 +72,17 @@ class Step(Protocol):
 
 
 class ModelRunner(Protocol):
-    """What the engine needs of a runner: runner.Runner on one rank, distributed.leading_runner's LeadingRunner on several."""
+    """The runner that the engine drives: runner.Runner on one rank, distributed.leading_runner's LeadingRunner on several."""
 
     @property
     def supports_async_scheduling(self) -> bool:
-        """Whether a step of decodes may take its tokens from the device, where the step before has left them.
+        """Tell whether a step of decodes may take its tokens from the device, where the step before has left them.
 
         The engine may then launch it before it has read them. See Batch.sampled_rows.
         """
 
     def is_quick(self, batch: Batch) -> bool:
-        """Whether a step of decodes would be launched so quickly that tokens of earlier steps may wait for that.
+        """Tell whether a step of decodes launches fast enough that earlier steps' tokens may wait for the launch.
 
         Without its graph a launch takes the host longer than the device. Asked only if asynchronous scheduling is supported.
         """
@@ -91,7 +91,7 @@ class ModelRunner(Protocol):
         """Launch a step."""
 
     def device_fault(self) -> str | None:
-        """Why the device can compute nothing any more, for example after a kernel's access to a wrong address; None if it can.
+        """Return why the GPU has failed, for example by a kernel's access to a wrong address; None if it works.
 
         Waits for the device.
         """
@@ -129,15 +129,15 @@ class FoundTokens(Protocol):
 
 
 class LaunchedStep(ABC):
-    """A Step, whichever way it samples: the four ways are here, runners add graphs and the draft layer.
+    """A Step with its four ways to sample; runners add graphs and the draft layer.
 
     1. The likeliest tokens that the step's graph has found, if the requests take them.
-    2. Another graph, if they need masks of grammars, temperatures and noise, and no more.
+    2. Another graph, if they need only masks of grammars, temperatures and noise.
     3. The sampler, for all requests at once.
     4. The sampler, request by request, if sampling them together has raised.
 
-    An exception may be of any type, since CUDA, compilers of kernels and the grammar engine have their own: so every Exception is
-    caught here, logged, and ends the requests that it concerns and no others.
+    CUDA, compilers of kernels and the grammar engine have exceptions of their own. So every Exception is caught here and logged,
+    and ends only the requests that it concerns.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class LaunchedStep(ABC):
         return self._sampled
 
     def choices(self) -> Choices:
-        """What the sampled tokens are for the draft layer."""
+        """Return the sampled tokens as the draft layer's inputs."""
         if self.takes_likeliest:
             return self._likeliest_choices()
         sampled = self._sampled
@@ -195,7 +195,7 @@ class LaunchedStep(ABC):
 
     @abstractmethod
     def draft(self, choices: Choices | None = None) -> None:
-        """As Step.draft. choices: None: the step's own."""
+        """Like Step.draft. choices: None: the step's own."""
 
     @abstractmethod
     def _likeliest_choices(self) -> Choices:
@@ -277,7 +277,7 @@ class InFlightStep:
 
     @property
     def staged(self) -> bool:
-        """Whether the device has kept the sampled tokens, from where a following step can take them."""
+        """Tell whether the device has kept the sampled tokens, from where a following step can take them."""
         return self._step is not None and self._step.staged
 
     @property
