@@ -1,6 +1,7 @@
-"""Rank 0's part of a job: it starts each piece of work on the other ranks and takes part itself."""
+"""Rank 0's part of a job: what it starts on the other ranks, and takes part in itself."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import chain
 from typing import Any
@@ -20,14 +21,12 @@ from ..engine.running.runner import Runner
 from ..engine.running.selection import SelectionRecorder
 from ..engine.scheduling.batch import Batch
 from ..engine.sizing import check_fits, count_pages
-from ..engine.step import LaunchedStep, ModelRunner, Sampled
+from ..engine.step import Choices, ModelRunner, Step
 from .batch_sync import BatchEncoder
 from .channel import MessageKind
-from .follower import Follower
-from .interrupts import interrupts_deferred
-from .leader import Leader
+from .job import Follower, Leader, interrupts_deferred
 from .model_source import ModelSource
-from .rank_tokens import broadcast_sampled_tokens, draft_together
+from .rank_tokens import broadcast_sampled_tokens, share_choices
 
 
 class LeadingRunner:
@@ -44,15 +43,18 @@ class LeadingRunner:
         return self._runner.supports_async_scheduling
 
     def is_quick(self, batch: Batch) -> bool:
-        """Like `Runner.is_quick`, of this rank. The others' graphs are captured in the same steps."""
+        """As `Runner.is_quick`, of this rank. The others' graphs are captured in the same steps."""
         return self._runner.is_quick(batch)
 
     @property
     def caches(self) -> list[LayerCache]:
         return self._runner.caches
 
-    def run(self, batch: Batch) -> "LeadingStep":
-        """Like `Runner.run`. A step that fails once the others know of it ends the job: no rank knows how far the others got."""
+    def run(self, batch: Batch) -> Step:
+        """As `Runner.run`. A step that fails once the others know of it ends the job: no rank knows how far the others got.
+
+        This rank has the logits. The others receive the sampled tokens in the step that needs them.
+        """
         with interrupts_deferred():
             recorder = SelectionRecorder(batch)
             plans = self._runner.plan(batch)
@@ -63,11 +65,11 @@ class LeadingRunner:
                     "draft_tokens": batch.draft_tokens,
                     "draft_entries": batch.draft_entries,
                     "inspect": recorder.is_active,
-                    "plans": [len(plan) for plan in plans],  # arrays of each observer, after the batch's
+                    "plans": [len(plan) for plan in plans],  # arrays of each observer, after those of the batch
                 }
                 self._job.broadcast(MessageKind.STEP, header, [*update, *chain.from_iterable(plans)])
                 broadcast_sampled_tokens(batch, self._runner)
-                return LeadingStep(self._job, self._runner.run(batch, recorder, plans))
+                return self._runner.run(batch, recorder, plans, self._share)
 
     def device_fault(self) -> str | None:
         return self._runner.device_fault()
@@ -83,40 +85,17 @@ class LeadingRunner:
     def drafts(self) -> torch.Tensor:
         return self._runner.drafts
 
+    @contextmanager
+    def _share(self, choices: Choices) -> Iterator[Choices]:
+        """Draft on all ranks with rank 0's tokens: the others' may differ. If it fails, the job ends, as in `run`."""
+        with interrupts_deferred(), self._job.together():
+            self._job.broadcast(MessageKind.DRAFT, {"random": choices.noise.random})
+            yield share_choices(choices)
+
     def _close(self) -> None:
         """Free the decode graphs, which contain collectives of the group."""
         self._runner.free_graphs()
         del self._runner
-
-
-class LeadingStep:
-    """Rank 0's step of several ranks. It has the logits; the others receive the sampled tokens in the step that needs them."""
-
-    def __init__(self, job: Leader, own: LaunchedStep) -> None:
-        self._job, self._own = job, own
-        self.selections, self.takes_likeliest = own.selections, own.takes_likeliest
-
-    @property
-    def logits(self) -> torch.Tensor:
-        return self._own.logits
-
-    @property
-    def staged(self) -> bool:
-        return self._own.staged
-
-    @property
-    def can_draft(self) -> bool:
-        return self._own.can_draft
-
-    def sample(self) -> Sampled:
-        return self._own.sample()
-
-    def draft(self) -> None:
-        """Like `Step.draft`, on all ranks with rank 0's tokens: the others' may differ. If it fails, the job ends, as in `run`."""
-        choices = self._own.choices()
-        with interrupts_deferred(), self._job.together():
-            self._job.broadcast(MessageKind.DRAFT, {"random": choices.noise.random})
-            draft_together(self._own, choices)
 
 
 def load_on_all_ranks(job: Leader | None, source: ModelSource, progress: Progress | None = None) -> Transformer:
@@ -146,7 +125,7 @@ def count_pages_on_all_ranks(job: Leader | None, budget: CacheBudget, model: Tra
 
 
 def fill_caches_on_all_ranks(job: Leader | Follower | None, runner: ModelRunner, model: Model) -> None:
-    """Fill all ranks' caches with random entries, as long prompts would fill them. Only for benchmarks of decoding."""
+    """Fill all ranks' caches with random entries, as long prompts would fill them. For benchmarks of decoding alone."""
     assert not isinstance(job, Follower) and isinstance(runner, Runner | LeadingRunner)
     assert isinstance(model, Transformer)
     if job is not None:
