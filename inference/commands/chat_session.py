@@ -63,7 +63,7 @@ class ChatSession:
         self._failed = messages
 
     def retried(self) -> list[Message]:
-        """The conversation up to its last question, or with the question that failed. ValueError if there is none."""
+        """Return the conversation up to its last question, or with the question that failed. ValueError if there is none."""
         return self._failed or self.messages[: self._last_question() + 1]
 
     def _last_question(self) -> int:
@@ -164,7 +164,7 @@ class ChatSession:
         return f"What DSA selected for the latest answer is in {path}."
 
     def _new_file(self, command: str, argument: str, replace_file: bool) -> Path:
-        """The file to write. ValueError if it exists, unless this chat has read or written it or `replace_file` is set."""
+        """Return the file to write. ValueError if it exists, unless this chat has read or written it, or with `replace_file`."""
         path = _path(command, argument)
         if path.exists() and not (replace_file or path.is_dir() or path.resolve() in self._own_files):
             raise ValueError(f"{path} exists; expected a new name, or {command}! {path} to replace it")

@@ -52,8 +52,9 @@ class HelpCommand(TyperCommand):
 
 USER_ERROR = 2
 # GNU OpenMP's threads spin for milliseconds at the end of each parallel loop. While other programs use the cores, they spin in the
-# place of the thread that they wait for: the demo wrote 1.4 to 2.7 tokens/s on two busy cores, and 28 to 38 with this count.
-SPINS = "1000"
+# place of the thread that they wait for: on two busy cores the demo wrote 1.3 to 2.7 tokens/s, and 28 to 107 with it. On two
+# idle cores both wrote 100; on 16 idle cores this count costs a third, because waking that many threads takes longer.
+SPINS, FEW_CORES = "1000", 4
 
 app = typer.Typer(
     name="deepseek-v32",
@@ -169,7 +170,7 @@ def main() -> None:
 def run(command: Callable[[], object]) -> None:
     """Run a command. Errors that the user can correct end in one line and exit code 2. Under torchrun only rank 0 runs it."""
     job = None
-    if "OMP_WAIT_POLICY" not in os.environ:
+    if "OMP_WAIT_POLICY" not in os.environ and _should_spin_briefly():
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # read when torch is imported
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by the caller, as `<&-` does
@@ -193,6 +194,14 @@ def run(command: Callable[[], object]) -> None:
             job.failed = True
         print(f"deepseek-v32: {describe_error(error)}", file=sys.stderr)
         sys.exit(USER_ERROR)
+
+
+def _should_spin_briefly() -> bool:
+    """Tell whether the machine has few cores, or other programs use more than half of them."""
+    if not hasattr(os, "getloadavg"):  # Windows
+        return False
+    cores = os.cpu_count() or 1
+    return cores <= FEW_CORES or os.getloadavg()[0] > cores / 2
 
 
 def _end_without_reader() -> None:

@@ -239,7 +239,7 @@ PAGE = 64
 
 
 def scores_of(case: Case) -> Prediction:
-    """What b selected from, at the rows: its own scores, [R, S]."""
+    """Return the scores from which b selected, at the rows: [R, S]."""
     return case.at(case.own("index_scores"))
 
 

@@ -24,7 +24,7 @@ FIELDS = ("text", "reasoning", "calls", "prompt_tokens")  # of a reply, compared
 
 @dataclass(frozen=True)
 class Reply:
-    """One answer. Its lists are empty, and the rest None, where the server says nothing."""
+    """One answer. Where the server says nothing, lists are empty and other fields None."""
 
     tokens: tuple[str, ...] = ()
     logprobs: tuple[float, ...] = ()  # one for each token; NaN for one that has none
@@ -86,7 +86,7 @@ class Golden:
         return [self._noise(self.rounded[:2]), self._noise(self.rounded)]
 
     def times_the_noise(self, bug: KnownBug) -> float:
-        """The largest change of a log-probability, in units of how far all right implementations differ there."""
+        """Return the largest change of a log-probability, in units of the difference between right implementations there."""
         noise = self._noise(np.concatenate([self.rounded, self.held_out]))
         known = np.isfinite(bug.change)
         return float(np.max(np.abs(bug.change[known]) / noise[known], initial=0))
@@ -134,13 +134,13 @@ def aligned(item: Item, reply: Reply | None) -> np.ndarray:
     found = np.full(item.size, np.nan, np.float32)
     if reply is None:
         return found
-    place, others = 0, item.others or ((),) * len(item.answer)
-    for right, beside, token, logprob, top in zip(
-        item.answer, others, reply.tokens, reply.logprobs, reply.top, strict=False
+    place, all_others = 0, item.others or ((),) * len(item.answer)
+    for right, others, token, logprob, top in zip(
+        item.answer, all_others, reply.tokens, reply.logprobs, reply.top, strict=False
     ):
         is_given = item.group == "score"  # whatever its text is called, the token is the prompt's
         values = [logprob if token == right or is_given else top.get(right, math.nan)]
-        values += [top.get(other, math.nan) for other in beside]
+        values += [top.get(other, math.nan) for other in others]
         found[place : place + len(values)] = values
         place += len(values)
         if token != right and not is_given:

@@ -69,14 +69,14 @@ def _one_list(entries: Any) -> _Lists:
 
 
 def _from_bytes(token: str) -> str:
-    """The text of a token in the spelling of byte-level tokenizers, which have a printable character for each byte."""
+    """Read a token in the spelling of byte-level tokenizers, which have a printable character for each byte."""
     with contextlib.suppress(KeyError, UnicodeDecodeError):
         return bytes(BYTES[character] for character in token).decode()
     return token
 
 
 def calls_of(calls: Any) -> str:
-    """Calls as text that is equal for equal calls, whatever their ids and the spacing of their arguments."""
+    """Write calls so that equal calls give equal texts, whatever their ids and the spacing of their arguments."""
     found = []
     for call in calls if isinstance(calls, list) else []:
         function = call.get("function") if isinstance(call, dict) else None
@@ -132,7 +132,7 @@ class Client:
         )
 
     def complete(self, token_ids: Sequence[int], max_tokens: int, with_logprobs: bool = True) -> Reply:
-        """The greedy continuation of a prompt of token ids."""
+        """Ask for the greedy continuation of a prompt of token ids."""
         body: dict[str, Any] = {"prompt": list(token_ids), "max_tokens": max_tokens, "temperature": 0}
         return self._completion(body | ({"logprobs": TOP} if with_logprobs else {}))
 
@@ -144,7 +144,7 @@ class Client:
         tools: Sequence[Mapping[str, Any]] | None = None,
         with_logprobs: bool = True,
     ) -> Reply:
-        """The greedy answer to a conversation."""
+        """Ask for the greedy answer to a conversation."""
         body: dict[str, Any] = {"messages": list(messages), "max_tokens": max_tokens, "temperature": 0}
         if with_logprobs:
             body |= {"logprobs": True, "top_logprobs": TOP}
@@ -229,7 +229,7 @@ class Client:
 
 
 def _message(content: bytes) -> str:
-    """The error message of a reply, in one line."""
+    """Return the error message of a reply, in one line."""
     text = content.decode("utf-8", "replace")
     try:
         found = json.loads(text)
@@ -298,7 +298,7 @@ class Probe:
         return self.seen
 
     def _find_out(self, item: Item | None) -> None:
-        """What the server takes and gives, learned from one short prompt, which no item begins with."""
+        """Learn what the server takes and gives from one short prompt, with which no item begins."""
         if item is None:
             return
         short = item.tokens[1:9]
@@ -321,7 +321,7 @@ class Probe:
                 self.seen.gives_logprobs = False
 
     def _ask(self, item: Item) -> Reply | str:
-        """The reply, or why there is none."""
+        """Return the reply, or the reason why there is none."""
         self.progress(item.name)
         seen, client = self.seen, self.client
         try:
@@ -345,5 +345,5 @@ class Probe:
 
 
 def observation_json(seen: Observation) -> str:
-    """An observation as JSON text, to keep it for a report."""
+    """Write an observation as JSON text, for a report."""
     return json.dumps(vars(seen), default=vars, ensure_ascii=False)

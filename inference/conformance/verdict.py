@@ -96,7 +96,7 @@ def judge(golden: Golden, seen: Observation) -> Verdict:
     places = _places(items)
 
     def is_enough(match: Match) -> bool:
-        """Whether a similarity names a bug. To one token, rounding may do what a faint bug does: others have to show it as well."""
+        """Tell whether a similarity names a bug. Rounding may look like a faint bug at one token, so others must show it, too."""
         bug = known[match.name]
         if golden.counts(bug):
             return match.similarity > RESEMBLES
@@ -154,14 +154,14 @@ def _dense_share(golden: Golden, change: np.ndarray) -> float | None:
 
 
 def compressed(change: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """u of a change of log-probabilities, fp32 [F] both."""
+    """Return u of a change of log-probabilities, both fp32 [F]."""
     units = np.abs(change) / noise
     compressed_units: np.ndarray = np.sign(change) * np.arcsinh(np.maximum(units - 1, 0) / 2)
     return compressed_units
 
 
 def _tail(u: np.ndarray) -> float:
-    """Mean of the largest |u|: of TAIL of the group, and of at least three."""
+    """Return the mean of the largest |u|: the share TAIL of the group, at least three."""
     known = np.sort(np.abs(u[np.isfinite(u)]))
     return float(known[-max(3, round(TAIL * len(known))) :].mean())
 
@@ -173,7 +173,7 @@ def _places(items: Sequence[Item]) -> np.ndarray:
 
 
 def _telling_place(places: np.ndarray, groups: np.ndarray, u: np.ndarray, v: np.ndarray) -> int:
-    """The place at which u and v have the most in common."""
+    """Return the place at which u and v have the most in common."""
     known = np.isfinite(u)
     counts = {group: max(int((known & (groups == group)).sum()), 1) for group in dict.fromkeys(groups.tolist())}
     common = np.nan_to_num(u * v) / np.array([counts[group] for group in groups.tolist()])

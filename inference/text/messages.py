@@ -146,7 +146,7 @@ def encode_messages(
     tools: Sequence[Mapping[str, Any]] | None = None,
     chat_format: ChatFormat | None = None,
 ) -> list[int]:
-    """Encode the prompt for the next assistant turn. Arguments and errors are those of `conversation_pieces`."""
+    """Encode the prompt for the next assistant turn. Arguments and errors: see `conversation_pieces`."""
     return tokenizer.encode_pieces(conversation_pieces(messages, tokenizer, thinking, tools, chat_format))
 
 

@@ -145,7 +145,7 @@ def _dump(value: Any) -> str:
 
 
 def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Equal, and of the same types: 1 == 1.0 == True."""
+    """Tell whether objects are equal, also in their types: 1, 1.0 and True differ."""
     return all(type(value) is type(other[name]) for name, value in one.items()) and one == other
 
 

@@ -8,7 +8,7 @@ const SELECTORS = [
   ["wrong_rope", "RoPE bug", "the indexer with its RoPE interleaved, as early public code had it"],
 ];
 
-// Returns {box, buttons(passage)}: the controls with their result, and the two buttons beside a passage.
+// Returns {box, buttons(passage)}: the controls with their result, and the two buttons next to a passage.
 function mountExperiment(source, { header, onChange }) {
   const change = { selector: "indexer", topk: header.index_topk, forbidden: [], pinned: [], everywhere: false };
   const box = make("div", "dsa-experiment");
