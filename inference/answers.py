@@ -1,14 +1,130 @@
-"""Requests in, answers out: their deltas, their completions, and a progress bar over these."""
+"""Requests in, answers out: the engine steps when a caller takes from a stream, for all the streams that are open."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ..kernels.errors import check_flags
 from ..model.config import ModelConfig, Precision
 from .completion import Completion, Delta
-from .engine.driver import Driver
+from .engine.engine import Engine
 from .engine.request import Request
 from .inspection import recorded
 from .text.tokenizer import Tokenizer
+
+
+class Driver:
+    """The engine in the hands of its callers, one thread at a time.
+
+    The streams of a thread may be interleaved. Each step advances all of them; deltas wait in an inbox until their stream asks
+    for them. Another thread may take over between two calls, but two threads inside at the same moment are an error.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine: Engine | None = engine  # None once it is closed
+        self._in_use = threading.Lock()
+        self._inbox: dict[int, list[Delta]] = {}  # by request id, while its stream is open
+
+    @property
+    def closed(self) -> bool:
+        return self._engine is None
+
+    def check_open(self) -> Engine:
+        """The engine; ValueError if it is closed."""
+        if self._engine is None:
+            raise ValueError("LLM is closed; expected an open one")
+        return self._engine
+
+    def close(self) -> bool:
+        """Cancel what is open, and let the engine go. False if that has been done before."""
+        if self.closed:
+            return False
+        with self.engine() as engine:
+            for id in self._inbox:
+                engine.abort(id)
+            engine.apply_aborts()
+            self._inbox.clear()
+            self._engine = None
+        return True
+
+    @contextmanager
+    def engine(self) -> Iterator[Engine]:
+        """The engine, for the caller alone.
+
+        RuntimeError if another thread is using it at this moment, ValueError if it is closed.
+        """
+        if not self._in_use.acquire(blocking=False):
+            raise RuntimeError(
+                "LLM is used by two threads at a time; expected one: "
+                "use deepseek_v32.inference.server.service.Service for many threads"
+            )
+        try:
+            engine = self.check_open()
+            self._deliver(engine.apply_aborts())
+            yield engine
+        finally:
+            self._in_use.release()
+
+    def deltas(
+        self, requests: list[Request], complete: Callable[[Delta], Delta] = lambda delta: delta
+    ) -> Iterator[Delta]:
+        """Queue the requests and step until all of them have finished. Closing the iterator cancels the rest.
+
+        complete: what to make of each request's last delta.
+        """
+        open_ids = {request.id for request in requests}
+        try:
+            self.queue(requests)
+            while open_ids:
+                for delta in self.advance(open_ids):
+                    if delta.finish_reason is not None:
+                        open_ids.discard(delta.request_id)
+                        delta = complete(delta)
+                    yield delta
+        finally:
+            self.cancel(open_ids)
+
+    def queue(self, requests: list[Request]) -> None:
+        """Queue requests. The caller then calls `advance` until each has finished, or `cancel`."""
+        with self.engine() as engine:
+            for request in requests:
+                self._inbox[request.id] = []
+                engine.queue(request)
+
+    def advance(self, open_ids: set[int]) -> list[Delta]:
+        """The deltas of these requests that no stream has taken yet, after a step if there are none."""
+        with self.engine() as engine:
+            inbox = self._inbox
+            if not any([inbox[id] for id in open_ids]):
+                self._deliver(engine.step())
+            deltas: list[Delta] = []
+            for id in sorted(open_ids):
+                deltas += inbox.pop(id)
+                if not deltas or deltas[-1].request_id != id or deltas[-1].finish_reason is None:
+                    inbox[id] = []
+            return deltas
+
+    def _deliver(self, deltas: list[Delta]) -> None:
+        for delta in deltas:
+            inbox = self._inbox.get(delta.request_id)
+            if inbox is not None:  # its stream is still open
+                inbox.append(delta)
+
+    def cancel(self, request_ids: set[int]) -> None:
+        """End requests that have not finished."""
+        engine = self._engine
+        if engine is None:
+            return
+        for id in request_ids:
+            self._inbox.pop(id, None)
+            engine.abort(id)
+        # Never wait here: Python closes a forgotten iterator when it collects garbage, which may be in the middle of a step of
+        # this very thread. Then the next use of the engine carries out the cancellation.
+        if request_ids and self._in_use.acquire(blocking=False):
+            try:
+                self._deliver(engine.apply_aborts())
+            finally:
+                self._in_use.release()
 
 
 class Answers:

@@ -8,11 +8,10 @@ import torch
 
 from ..model.config import ModelConfig, Precision
 from ..model.selection_policy import SelectionPolicy
-from .answers import Answers
+from .answers import Answers, Driver
 from .chat import ChatCompletion, ChatDelta, ChatReader, Tools, chat_completion
 from .completion import Completion, Delta
 from .config import LIMITS, EngineConfig, unexpected_argument
-from .engine.driver import Driver
 from .engine.engine import EngineStats
 from .engine.request_maker import RequestMaker
 from .engine.running.observer import Model

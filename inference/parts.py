@@ -13,7 +13,7 @@ from ..kernels.errors import ArgumentError
 from ..model.checkpoint.config_json import config_json
 from ..model.config import ModelConfig, Precision
 from .config import AUTO, EngineConfig, Limits
-from .distributed.leader import Leader
+from .distributed.job import Leader
 from .distributed.leading_runner import LeadingRunner, count_pages_on_all_ranks, load_on_all_ranks
 from .distributed.model_source import ModelSource
 from .distributed.worker import loading_llm

@@ -27,7 +27,7 @@ from ..engine.running.runner import Runner
 from ..engine.running.scoring import prompt_steps, raise_observed
 from ..engine.sampling.sampler import draft_noise
 from ..engine.scheduling.batch import Batch
-from ..engine.step import Choices, LaunchedStep
+from ..engine.step import Choices, Step
 from ..trace import MTP_NAMES, Trace, describe_rows, full_name, jsonable
 from .tracer_rows import Part, ascending, assemble, dequantized, read_cache, router_order, untransformed, versions
 
@@ -202,14 +202,13 @@ def trace_tokens(
         drafts = 0 if engine.runner.max_draft_tokens else None  # 0: with the stages of the draft layer
         with closing(prompt_steps(engine, request, count, size, draft_tokens=drafts)) as steps:
             for step in steps:
-                assert isinstance(step, LaunchedStep)
                 if drafts is not None:
                     step.draft(_given_tokens(step))
                 raise_observed(engine, request)
     return tracer.trace(request.id, count)
 
 
-def _given_tokens(step: LaunchedStep) -> Choices:
+def _given_tokens(step: Step) -> Choices:
     """For the draft layer: the token after each row of the step, as the text has it; 0 after its last one."""
     [request], [start], [count] = step.batch.requests, step.batch.starts, step.batch.counts
     device = step.logits.device

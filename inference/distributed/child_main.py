@@ -1,4 +1,4 @@
-"""The program of a rank that rank 0 has started: `python -m … PARENT DESCRIPTOR PORT RANK SIZE`. See children.py."""
+"""The program of a rank that rank 0 has started: `python -m … PARENT DESCRIPTOR PORT RANK SIZE`. See `connection.Children`."""
 
 import os
 import signal
@@ -23,8 +23,7 @@ def main() -> None:
 
     from .channel import Channel
     from .connection import START_SECONDS
-    from .follower import Follower
-    from .job import Place
+    from .job import Follower, Place
     from .worker import follow
 
     store = dist.TCPStore(  # type: ignore[attr-defined]  # public, though not declared so

@@ -1,17 +1,29 @@
-"""A job of several ranks: what rank 0 (leader.py) and those that follow it (follower.py) have in common."""
+"""A job of several ranks: rank 0, the leader; the followers, which do what it sends; and how their processes end."""
 
+import atexit
+import gc
+import os
+import queue
 import secrets
+import signal
 import sys
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 
 from ...model.parallel.collectives import Ranks, shared_memory
-from .shutdown import leave_group
+from ..text.errors import describe_error
+from .channel import Channel, Message, MessageKind, pack
+from .connection import Children
 
 GRACE_SECONDS = 0.5  # the time in which another process that is ending can report its own, better reason
 _GROUP = "deepseek-v32/group"  # the store's key for the name of the group of collectives
@@ -71,3 +83,258 @@ class Member:
         for release in self.before_end:
             release()
         leave_group(alone)
+
+
+class Leader(Member):
+    """The job as rank 0 sees it."""
+
+    def __init__(
+        self,
+        store: Any,
+        place: Place,
+        channels: Mapping[int, Channel],
+        children: Children | None = None,
+    ) -> None:
+        """children: the other ranks, if this process has started them."""
+        super().__init__(store, place)
+        self.has_model = False  # set by the first LLM; a second one is refused
+        # Set if what rank 0 was to do has failed: the other ranks end with exit code 1, without a word.
+        self.failed = False
+        self._ending = False
+        self._loading = False
+        self.children = children
+        self._process = os.getpid()
+        self._channels = channels
+        self._replies: dict[int, queue.SimpleQueue[Message]] = {rank: queue.SimpleQueue() for rank in channels}
+        for rank, channel in channels.items():
+            threading.Thread(target=self._listen, args=(rank, channel), daemon=True).start()
+        atexit.register(self.end)
+        if children is None and threading.current_thread() is threading.main_thread():
+            # Exit in order, so that the other ranks learn of it.
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+    def broadcast(
+        self, kind: MessageKind, values: dict[str, Any] | None = None, arrays: Sequence[np.ndarray] = ()
+    ) -> None:
+        """Send a message to every other rank."""
+        data = pack(kind, values, arrays)
+        for rank, channel in self._channels.items():
+            try:
+                channel.send_packed(data)
+            except OSError:
+                self._on_lost_rank(rank)
+
+    def gather_replies(self) -> list[dict[str, Any]]:
+        """Wait for every other rank's reply to the latest message."""
+        return [replies.get().values for replies in self._replies.values()]
+
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """Around what makes the LLM: unless it succeeds, the job has failed. ValueError for a second LLM.
+
+        Children end at once. Under torchrun the other ranks end when this process exits: if they ended now, torchrun would end
+        this process, too, before its user has read why.
+        """
+        if self.has_model:
+            raise ValueError("this is the program's second LLM; expected one: several ranks run one model")
+        self.failed = self._loading = True
+        try:
+            yield
+            self.failed = False
+        finally:
+            self._loading = False
+            if self.failed and self.children is not None:
+                self.end()
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Around work that all ranks do at the same time.
+
+        A rank that fails there leaves the others waiting in a collective, so any exception ends the whole job.
+        """
+        try:
+            yield
+        except BaseException as error:
+            if self._loading and self.children is not None:
+                raise  # `loading` ends them
+            time.sleep(2 * GRACE_SECONDS)  # if another rank failed first, its message is the better one
+            interrupted = isinstance(error, KeyboardInterrupt | SystemExit)
+            self.abort("interrupted" if interrupted else f"rank 0: {describe_error(error)}")
+
+    def abort(self, text: str) -> NoReturn:
+        """End all ranks at once, with one line on standard error."""
+        self._ending = True
+        for channel in self._channels.values():
+            with suppress(OSError):
+                channel.send(MessageKind.ABORT)
+        if self.children is not None:
+            self.children.kill()
+        exit_now(1, text)
+
+    def end(self) -> None:
+        """End the other ranks and leave the group, in order unless the job has failed. Called when this process exits.
+
+        With children, this process may go on afterwards.
+        """
+        if self._ending or os.getpid() != self._process:  # a copy that the user's program has forked
+            return
+        self._ending = True
+        atexit.unregister(self.end)
+        earlier = start_watchdog()
+        try:
+            for channel in self._channels.values():
+                with suppress(OSError):
+                    channel.send(MessageKind.ABORT if self.failed else MessageKind.END)
+            self._leave(self.failed)
+        finally:
+            if self.children is not None:
+                self.children.wait(0 if self.failed else END_SECONDS / 2)
+                signal.alarm(earlier)
+
+    def _listen(self, rank: int, channel: Channel) -> None:
+        try:
+            while True:
+                message = channel.receive()
+                if message.kind == MessageKind.FAILED:
+                    self._on_lost_rank(rank, message.values["text"])
+                    return
+                self._replies[rank].put(message)
+        except EOFError:
+            self._on_lost_rank(rank)
+        finally:
+            channel.close()
+
+    def _on_lost_rank(self, rank: int, text: str | None = None) -> None:
+        """Abort the job, unless it is ending already. text: the rank's error; without one it ended without a word."""
+        time.sleep(GRACE_SECONDS)  # this process may be ending for the same reason
+        if not self._ending:
+            self.abort(f"rank {rank}: {text}" if text else f"rank {rank} of {self.size} has died, and the job with it")
+        if threading.current_thread() is threading.main_thread():
+            time.sleep(END_SECONDS)  # another thread ends this process
+
+
+class Follower(Member):
+    """The job as any other rank sees it."""
+
+    def __init__(self, store: Any, place: Place, channel: Channel, is_child: bool = False) -> None:
+        """is_child: of rank 0, whose end needs no line of its own."""
+        super().__init__(store, place)
+        self._is_child = is_child
+        self._channel = channel
+        self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        if threading.current_thread() is threading.main_thread():
+            # torchrun sends these signals to all ranks; rank 0 decides when the job ends and which requests it still finishes.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def reply(self, values: dict[str, Any]) -> None:
+        """Answer rank 0."""
+        with suppress(OSError):  # rank 0 has ended, and the listening thread handles that
+            self._channel.send(MessageKind.REPLY, values)
+
+    def follow(self, handle: Callable[[Message], None]) -> NoReturn:
+        """Call `handle` with each of rank 0's messages until rank 0 ends the job; then exit this process.
+
+        An exception of `handle` is reported to rank 0, which ends the job.
+        """
+        try:
+            while (message := self._messages.get()).kind != MessageKind.END:
+                handle(message)
+        except BaseException as error:
+            self._fail(error)
+        start_watchdog()
+        self._leave()
+        sys.exit(0)
+
+    def _fail(self, error: BaseException) -> NoReturn:
+        time.sleep(GRACE_SECONDS)  # if another rank failed first, rank 0 ends the job now
+        with suppress(OSError):
+            self._channel.send(MessageKind.FAILED, {"text": describe_error(error)})
+        with suppress(queue.Empty):  # as a rule rank 0 prints the line and ends the job, or has ended already
+            while self._messages.get(timeout=END_SECONDS).kind != MessageKind.END:
+                pass
+            exit_now(1)
+        exit_now(1, f"rank {self.rank}: {describe_error(error)}")
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                message = self._channel.receive()
+                if message.kind == MessageKind.ABORT:
+                    exit_now(1)
+                if message.kind == MessageKind.END:
+                    start_watchdog()  # the main thread may be in a step that rank 0 has left
+                self._messages.put(message)  # from here on it belongs to the main thread
+                if message.kind == MessageKind.END:
+                    return
+        except EOFError:
+            exit_now(1, None if self._is_child else f"rank 0 of {self.size} has died, and rank {self.rank} with it")
+
+
+INSIST_SECONDS = 3  # a second Ctrl-C this long after the first does interrupt: the step may hang
+
+
+@contextmanager
+def interrupts_deferred() -> Iterator[None]:
+    """Within the block a KeyboardInterrupt of Ctrl-C waits until its end. Other handlers of the program run at once."""
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield  # no signal raises anything here
+        return
+    deferred: KeyboardInterrupt | None = None
+    interrupted_at = 0.0
+
+    def defer(number: int, frame: FrameType | None) -> None:
+        nonlocal deferred, interrupted_at
+        try:
+            handler(number, frame)
+        except KeyboardInterrupt as interrupt:
+            if deferred is None:
+                deferred, interrupted_at = interrupt, time.monotonic()
+            elif time.monotonic() - interrupted_at > INSIST_SECONDS:
+                raise
+
+    signal.signal(signal.SIGINT, defer)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if deferred is not None:
+        raise deferred.with_traceback(None)
+
+
+END_SECONDS = 20  # the time that an orderly end may take
+
+
+def leave_group(alone: bool) -> None:
+    """Leave the collectives in order. alone: the other ranks do not take part, so that NCCL must not wait for them.
+
+    CUDA graphs that contain collectives must be freed before: NCCL would wait for them for ever.
+    """
+    if dist.is_initialized():
+        gc.collect()
+        if alone and dist.get_backend() == "nccl":
+            dist.distributed_c10d._abort_process_group()
+        else:
+            dist.destroy_process_group()
+
+
+def start_watchdog() -> int:
+    """End this process after END_SECONDS even if a collective hangs. Returns the seconds left of an earlier alarm, or 0.
+
+    SIGALRM does this because no thread can start while the interpreter shuts down.
+    """
+    return signal.alarm(END_SECONDS)
+
+
+def exit_now(code: int, text: str | None = None) -> NoReturn:
+    """End this process without any clean-up: a thread that hangs in a collective cannot be asked to end.
+
+    text: one line for standard error.
+    """
+    if text is not None:
+        print(f"deepseek-v32: {text}", file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

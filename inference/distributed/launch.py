@@ -19,11 +19,8 @@ from torch.distributed.rendezvous import rendezvous
 
 from ...kernels.errors import ArgumentError
 from ...model.parallel.plan import SIZES
-from .children import Children
-from .connection import START_SECONDS, accept_ranks, connect_to_rank_0
-from .follower import Follower
-from .job import Place
-from .leader import Leader
+from .connection import START_SECONDS, Children, accept_ranks, connect_to_rank_0
+from .job import Follower, Leader, Place
 
 
 def world_size() -> int:

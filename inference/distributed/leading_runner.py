@@ -1,6 +1,7 @@
 """Rank 0's part of a job: what it starts on the other ranks, and takes part in itself."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import chain
 from typing import Any
@@ -20,14 +21,12 @@ from ..engine.running.runner import Runner
 from ..engine.running.selection import SelectionRecorder
 from ..engine.scheduling.batch import Batch
 from ..engine.sizing import check_fits, count_pages
-from ..engine.step import LaunchedStep, ModelRunner, Sampled
+from ..engine.step import Choices, ModelRunner, Step
 from .batch_sync import BatchEncoder
 from .channel import MessageKind
-from .follower import Follower
-from .interrupts import interrupts_deferred
-from .leader import Leader
+from .job import Follower, Leader, interrupts_deferred
 from .model_source import ModelSource
-from .rank_tokens import broadcast_sampled_tokens, draft_together
+from .rank_tokens import broadcast_sampled_tokens, share_choices
 
 
 class LeadingRunner:
@@ -51,8 +50,11 @@ class LeadingRunner:
     def caches(self) -> list[LayerCache]:
         return self._runner.caches
 
-    def run(self, batch: Batch) -> "LeadingStep":
-        """As `Runner.run`. A step that fails once the others know of it ends the job: no rank knows how far the others got."""
+    def run(self, batch: Batch) -> Step:
+        """As `Runner.run`. A step that fails once the others know of it ends the job: no rank knows how far the others got.
+
+        This rank has the logits. The others receive the sampled tokens in the step that needs them.
+        """
         with interrupts_deferred():
             recorder = SelectionRecorder(batch)
             plans = self._runner.plan(batch)
@@ -67,7 +69,7 @@ class LeadingRunner:
                 }
                 self._job.broadcast(MessageKind.STEP, header, [*update, *chain.from_iterable(plans)])
                 broadcast_sampled_tokens(batch, self._runner)
-                return LeadingStep(self._job, self._runner.run(batch, recorder, plans))
+                return self._runner.run(batch, recorder, plans, self._share)
 
     def device_fault(self) -> str | None:
         return self._runner.device_fault()
@@ -83,40 +85,17 @@ class LeadingRunner:
     def drafts(self) -> torch.Tensor:
         return self._runner.drafts
 
+    @contextmanager
+    def _share(self, choices: Choices) -> Iterator[Choices]:
+        """Draft on all ranks with rank 0's tokens: the others' may differ. If it fails, the job ends, as in `run`."""
+        with interrupts_deferred(), self._job.together():
+            self._job.broadcast(MessageKind.DRAFT, {"random": choices.noise.random})
+            yield share_choices(choices)
+
     def _close(self) -> None:
         """Free the decode graphs, which contain collectives of the group."""
         self._runner.free_graphs()
         del self._runner
-
-
-class LeadingStep:
-    """Rank 0's step of several ranks. It has the logits; the others receive the sampled tokens in the step that needs them."""
-
-    def __init__(self, job: Leader, own: LaunchedStep) -> None:
-        self._job, self._own = job, own
-        self.selections, self.takes_likeliest = own.selections, own.takes_likeliest
-
-    @property
-    def logits(self) -> torch.Tensor:
-        return self._own.logits
-
-    @property
-    def staged(self) -> bool:
-        return self._own.staged
-
-    @property
-    def can_draft(self) -> bool:
-        return self._own.can_draft
-
-    def sample(self) -> Sampled:
-        return self._own.sample()
-
-    def draft(self) -> None:
-        """As `Step.draft`, on all ranks with rank 0's tokens: the others' may differ. If it fails, the job ends, as in `run`."""
-        choices = self._own.choices()
-        with interrupts_deferred(), self._job.together():
-            self._job.broadcast(MessageKind.DRAFT, {"random": choices.noise.random})
-            draft_together(self._own, choices)
 
 
 def load_on_all_ranks(job: Leader | None, source: ModelSource, progress: Progress | None = None) -> Transformer:

@@ -6,7 +6,7 @@ import torch.distributed as dist
 from ..engine.running.runner import Runner
 from ..engine.sampling.noise import DraftNoise
 from ..engine.scheduling.batch import Batch
-from ..engine.step import Choices, LaunchedStep
+from ..engine.step import Choices
 
 
 def broadcast_sampled_tokens(batch: Batch, runner: Runner) -> None:
@@ -30,12 +30,12 @@ def empty_choices(batch: Batch, random: bool, device: torch.device) -> Choices:
     return Choices(sampled, accepted, DraftNoise(random, temperatures, seeds, places))
 
 
-def draft_together(step: LaunchedStep, choices: Choices) -> None:
-    """Draft on every rank, with what rank 0 has sampled."""
+def share_choices(choices: Choices) -> Choices:
+    """Copy rank 0's choices to every rank."""
     sampled, accepted, (random, temperatures, seeds, places) = choices
     whole = torch.cat((sampled, accepted, seeds, places, temperatures.view(torch.int64)))
     if len(whole):
         dist.broadcast(whole, 0)
     rows, count = len(sampled), len(accepted)
     accepted, seeds, places, temperatures = whole[rows:].view(4, count).unbind()
-    step.draft(Choices(whole[:rows], accepted, DraftNoise(random, temperatures.view(torch.float64), seeds, places)))
+    return Choices(whole[:rows], accepted, DraftNoise(random, temperatures.view(torch.float64), seeds, places))

@@ -12,14 +12,13 @@ from ..engine.running.cache import fill_synthetic_caches
 from ..engine.running.runner import Runner, make_runner
 from ..engine.running.selection import IgnoredSelections, SelectionRecorder
 from ..engine.sizing import check_fits, count_pages
-from ..engine.step import LaunchedStep
+from ..engine.step import Step
 from .batch_sync import BatchDecoder, BatchUpdate
 from .channel import Message, MessageKind
-from .follower import Follower
+from .job import Follower, Leader
 from .launch import start_ranks, this_job
-from .leader import Leader
 from .model_source import ModelSource
-from .rank_tokens import broadcast_sampled_tokens, draft_together, empty_choices
+from .rank_tokens import broadcast_sampled_tokens, empty_choices, share_choices
 
 
 def lead_or_follow() -> Leader | None:
@@ -57,7 +56,7 @@ class Worker:
         self._job = job
         job.before_end.append(self._close)
         self._batches = BatchDecoder()
-        self._step: LaunchedStep
+        self._step: Step
         self._model: Transformer
         self._runner: Runner | None = None
 
@@ -78,7 +77,7 @@ class Worker:
             fill_synthetic_caches(self._model.config, self._runner.caches, self._model.compute.backend)
         elif kind == MessageKind.DRAFT:
             assert self._runner is not None
-            draft_together(self._step, empty_choices(self._step.batch, values["random"], self._runner.device))
+            self._step.draft(share_choices(empty_choices(self._step.batch, values["random"], self._runner.device)))
         else:
             assert kind == MessageKind.STEP and self._runner is not None, kind
             count = len(BatchUpdate._fields)

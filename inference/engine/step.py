@@ -6,7 +6,8 @@ has been done by now, and which requests end by what fails in it.
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 import torch
@@ -38,37 +39,8 @@ class Choices(NamedTuple):
     noise: DraftNoise  # of the M requests
 
 
-class Step(Protocol):
-    """A step that a runner has launched. It can be used until the runner launches the next one, which takes its tensors' place."""
-
-    @property
-    def logits(self) -> torch.Tensor:
-        """fp32 [N, vocab], the logits of the last ``logit_counts[i]`` new tokens of each entry of the batch, in order."""
-
-    @property
-    def selections(self) -> SelectionRecorder:
-        """What the step selects for the requests that ask for it (Request.inspect). Read once the tokens have been read."""
-
-    @property
-    def takes_likeliest(self) -> bool:
-        """Whether the requests take the likeliest tokens, and the step's graph has found them."""
-
-    @property
-    def staged(self) -> bool:
-        """Whether the sampled tokens are kept on the device, where the next step can take them (Batch.sampled_rows)."""
-
-    @property
-    def can_draft(self) -> bool:
-        """Whether the sampled tokens are on the device, where the draft layer takes them."""
-
-    def sample(self) -> Sampled:
-        """Sample the batch's requests. On a GPU it waits only for requests with `needs_host_sync`.
-
-        A request whose own sampling raises gets a Sample with an error.
-        """
-
-    def draft(self) -> None:
-        """Launch the draft layer over the step's rows and sampled tokens, and for the drafts that the batch asks for."""
+# Gives every rank rank 0's choices, in a context around its draft layer's passes.
+Share = Callable[[Choices], AbstractContextManager[Choices]]
 
 
 class ModelRunner(Protocol):
@@ -87,7 +59,7 @@ class ModelRunner(Protocol):
         Without its graph a launch takes the host longer than the device. Asked only if asynchronous scheduling is supported.
         """
 
-    def run(self, batch: Batch) -> Step:
+    def run(self, batch: Batch) -> "Step":
         """Launch a step."""
 
     def device_fault(self) -> str | None:
@@ -109,7 +81,7 @@ class ModelRunner(Protocol):
 
 
 class StepRunner(Protocol):
-    """What a LaunchedStep needs of its runner."""
+    """What a Step needs of its runner."""
 
     @property
     def supports_async_scheduling(self) -> bool: ...
@@ -128,8 +100,10 @@ class FoundTokens(Protocol):
         """The tokens, on their way to the host. counts: rows of each request."""
 
 
-class LaunchedStep(ABC):
-    """A Step, whichever way it samples: the four ways are here, runners add graphs and the draft layer.
+class Step(ABC):
+    """A step that a runner has launched. It can be used until the runner launches the next one, which takes its tensors' place.
+
+    There are four ways to sample it; runners add graphs and the draft layer.
 
     1. The likeliest tokens that the step's graph has found, if the requests take them.
     2. Another graph, if they need masks of grammars, temperatures and noise, and no more.
@@ -147,18 +121,22 @@ class LaunchedStep(ABC):
         logits: torch.Tensor,
         selections: SelectionRecorder,
         found: FoundTokens | None = None,
+        share: Share | None = None,
     ) -> None:
-        """found: None if the step has no graph."""
+        """selections: of the requests that ask for them. found: None if the step has no graph. share: on rank 0 of several."""
         self.runner, self.batch, self.selections = runner, batch, selections
         self.requests = batch.sampling
-        self.staged = self.can_draft = False
+        self.staged = False  # the sampled tokens are kept on the device, where the next step can take them
+        self.can_draft = False  # the sampled tokens are on the device, where the draft layer takes them
         self._logits: torch.Tensor | None = logits
-        self._found = found
+        self._found, self._share = found, share
         self._sampled: Sampled | None = None
+        # The requests take the likeliest tokens, and the step's graph has found them.
         self.takes_likeliest = found is not None and all([request.takes_likeliest for request in self.requests])
 
     @property
     def logits(self) -> torch.Tensor:
+        """fp32 [N, vocab], the logits of the last ``logit_counts[i]`` new tokens of each entry of the batch, in order."""
         assert self._logits is not None, "a later step has been launched"
         return self._logits
 
@@ -167,6 +145,10 @@ class LaunchedStep(ABC):
         self._logits = None
 
     def sample(self) -> Sampled:
+        """Sample the batch's requests. On a GPU it waits only for requests with `needs_host_sync`.
+
+        A request whose own sampling raises gets a Sample with an error.
+        """
         assert self._sampled is None and self._logits is not None, "a later step has been launched"
         batch, found = self.batch, self._found
         if found is not None and self.takes_likeliest:
@@ -193,9 +175,20 @@ class LaunchedStep(ABC):
             accepted = torch.zeros(len(sampled.requests), dtype=torch.int64, device=device)
         return Choices(sampled.tokens, accepted, draft_noise(sampled.requests, device))
 
-    @abstractmethod
     def draft(self, choices: Choices | None = None) -> None:
-        """As Step.draft. choices: None: the step's own."""
+        """Launch the draft layer over the step's rows, and for the drafts that the batch asks for.
+
+        choices: None: the step's own.
+        """
+        if self._share is None:
+            self._draft(choices)
+        else:
+            with self._share(choices or self.choices()) as shared:
+                self._draft(shared)
+
+    @abstractmethod
+    def _draft(self, choices: Choices | None) -> None:
+        """Draft on this rank. choices: None: the step's own."""
 
     @abstractmethod
     def _likeliest_choices(self) -> Choices:

@@ -24,7 +24,7 @@ from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.running.runner import Runner, make_runner
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.sizing import resolve_limits
-from deepseek_v32.inference.engine.step import LaunchedStep
+from deepseek_v32.inference.engine.step import Step
 from deepseek_v32.inference.params import SamplingParams
 from deepseek_v32.model.transformer import Transformer
 
@@ -57,7 +57,7 @@ class RowHashes:
         self._run = runner.run
         runner.run = self.run  # type: ignore[method-assign, assignment]
 
-    def run(self, batch: Batch) -> LaunchedStep:
+    def run(self, batch: Batch) -> Step:
         step = self._run(batch)
         rows = iter(step.logits.contiguous().cpu().numpy())
         for request, start, count, wanted in zip(

@@ -18,8 +18,8 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.distributed.children import Children
-from deepseek_v32.inference.distributed.leader import Leader
+from deepseek_v32.inference.distributed.connection import Children
+from deepseek_v32.inference.distributed.job import Leader
 from deepseek_v32.inference.llm import DEMO
 from support.job import ENVIRONMENT
 

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from deepseek_v32.inference.distributed import interrupts
-from deepseek_v32.inference.distributed.interrupts import interrupts_deferred
+from deepseek_v32.inference.distributed import job
+from deepseek_v32.inference.distributed.job import interrupts_deferred
 
 
 def test_an_interrupt_waits_for_the_end_of_the_block() -> None:
@@ -20,7 +20,7 @@ def test_an_interrupt_waits_for_the_end_of_the_block() -> None:
 
 
 def test_who_insists_interrupts_a_block_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interrupts, "INSIST_SECONDS", -1)
+    monkeypatch.setattr(job, "INSIST_SECONDS", -1)
     done = False
     with pytest.raises(KeyboardInterrupt), interrupts_deferred():
         signal.raise_signal(signal.SIGINT)

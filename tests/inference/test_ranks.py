@@ -72,7 +72,7 @@ def main(path):
 # Decodes in buckets without CUDA graphs, and counts the steps that are scheduled ahead.
 AHEAD = """
 from deepseek_v32.inference.distributed import leading_runner
-from deepseek_v32.inference.engine import runner
+from deepseek_v32.inference.engine.running import runner
 
 ahead, broadcast = 0, leading_runner.broadcast_sampled_tokens
 

@@ -82,7 +82,7 @@ def test_long_prompts_of_short_answers_are_left_out(
     """The draft layer goes over a running answer and over a question, and not over the prompt between them."""
     llm = LLM(checkpoint, device="cpu", speculative_tokens="auto", max_batch_tokens=32)
     engine, seen = llm.engine, []
-    draft = EagerStep.draft
+    draft = EagerStep._draft
     # Drafts go on, although most are wrong.
     monkeypatch.setattr(engine.scheduler.speculation.policy, "choose", lambda sequences, ready: 1)
 
@@ -90,7 +90,7 @@ def test_long_prompts_of_short_answers_are_left_out(
         seen.append((step.batch.draft_entries, tuple(each.id for each in step.batch.requests)))
         draft(step, *arguments)
 
-    monkeypatch.setattr(EagerStep, "draft", observed)
+    monkeypatch.setattr(EagerStep, "_draft", observed)
     cases = [(PROMPTS[0], 20), (PROMPTS[2], 3), ([4, 8, 1, 6], 12)]
     asked = [(prompt, SamplingParams(temperature=0, max_tokens=count, ignore_eos=True)) for prompt, count in cases]
     ids = [engine.add_request(*asked[0]).id]
@@ -113,13 +113,13 @@ def test_steps_with_prompt_tokens_make_as_few_drafts_as_the_pace_says(
     llm = LLM(checkpoint, device="cpu", speculative_tokens=3, max_batch_tokens=32)
     engine, seen = llm.engine, set()
     engine.scheduler.pace = Pace(replace(UNBOUNDED, most_drafts=1))
-    draft = EagerStep.draft
+    draft = EagerStep._draft
 
     def observed(step: EagerStep, *arguments: Any) -> None:
         seen.add((step.batch.decodes < len(step.batch.requests), step.batch.draft_tokens))
         draft(step, *arguments)
 
-    monkeypatch.setattr(EagerStep, "draft", observed)
+    monkeypatch.setattr(EagerStep, "_draft", observed)
     params = SamplingParams(temperature=0, max_tokens=20, ignore_eos=True)
     prompts = [PROMPTS[0], PROMPTS[2]]
     assert [each.token_ids for each in llm.generate(prompts, params)] == [

@@ -331,8 +331,7 @@ def staged_is_stale(right: Any) -> Any:
     def sample(step: InFlightStep) -> None:
         if not step.batch.sampled_rows or step._step is None:
             return right(step)
-        launched: Any = getattr(step._step, "_own", step._step)  # rank 0's own of several
-        with patch.object(launched.runner, "stage_tokens", lambda tokens: None):
+        with patch.object(step._step.runner, "stage_tokens", lambda tokens: None):
             right(step)
 
     return sample

@@ -13,9 +13,10 @@ import torch
 from deepseek_v32.inference.config import Limits
 from deepseek_v32.inference.distributed import rank_tokens
 from deepseek_v32.inference.distributed.channel import Channel, MessageKind, pack
-from deepseek_v32.inference.distributed.leading_runner import LeadingRunner, LeadingStep
+from deepseek_v32.inference.distributed.leading_runner import LeadingRunner
 from deepseek_v32.inference.distributed.worker import Worker
 from deepseek_v32.inference.engine.scheduling.batch import Batch
+from deepseek_v32.inference.engine.step import Choices, Step
 from simulation.runner import SimulatedRunner
 
 
@@ -100,14 +101,11 @@ class SimulatedLeadingRunner(LeadingRunner):
         super().__init__(SimulatedLeader(followers), limits, runner)  # type: ignore[arg-type]
         self._collectives = Collectives(followers)
 
-    def run(self, batch: Batch) -> LeadingStep:
+    def run(self, batch: Batch) -> Step:
         with patch.object(rank_tokens, "dist", self._collectives):
-            step = super().run(batch)
-        draft = step.draft
+            return super().run(batch)
 
-        def draft_together() -> None:
-            with patch.object(rank_tokens, "dist", self._collectives):
-                draft()
-
-        step.draft = draft_together  # type: ignore[method-assign]
-        return step
+    @contextmanager
+    def _share(self, choices: Choices) -> Iterator[Choices]:
+        with patch.object(rank_tokens, "dist", self._collectives), super()._share(choices) as shared:
+            yield shared

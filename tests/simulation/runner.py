@@ -13,7 +13,7 @@ from deepseek_v32.inference.engine.sampling.graph_tokens import GreedySample
 from deepseek_v32.inference.engine.sampling.noise import DraftNoise
 from deepseek_v32.inference.engine.sampling.sampler import sample_tokens
 from deepseek_v32.inference.engine.scheduling.batch import Batch
-from deepseek_v32.inference.engine.step import Choices, LaunchedStep
+from deepseek_v32.inference.engine.step import Choices, Share, Step
 from simulation.model import ORDINARY, VOCABULARY, draft_chain, extend, extend_draft, latents, logits
 
 
@@ -139,7 +139,13 @@ class SimulatedRunner:
             self._hooks.stage()
         self.sampled[: len(tokens)] = tokens.tolist()
 
-    def run(self, batch: Batch, recorder: SelectionRecorder | None = None, plans: object = None) -> "SimulatedStep":
+    def run(
+        self,
+        batch: Batch,
+        recorder: SelectionRecorder | None = None,
+        plans: object = None,
+        share: Share | None = None,
+    ) -> "SimulatedStep":
         if self._hooks is not None:
             self._hooks.forward(batch)
         rows: list[list[float]] = []
@@ -186,7 +192,8 @@ class SimulatedRunner:
         result = torch.tensor(rows).reshape(-1, VOCABULARY)
         if self._hooks is not None:
             result = self._hooks.spoil(batch, result, self)
-        return SimulatedStep(self, batch, result, recorder, self._find_greedy(batch, result, given), computed)
+        found = self._find_greedy(batch, result, given)
+        return SimulatedStep(self, batch, result, recorder, found, computed, share)
 
     def _find_greedy(self, batch: Batch, logits: torch.Tensor, given: list[int]) -> "SimulatedGreedy | None":
         """Find and stage the likeliest tokens as decode graphs do. Every second step of decodes has no graph."""
@@ -292,7 +299,7 @@ class SimulatedRunner:
         return digest
 
 
-class SimulatedStep(LaunchedStep):
+class SimulatedStep(Step):
     """A step of a SimulatedRunner. It is sampled as the product samples."""
 
     def __init__(
@@ -303,11 +310,12 @@ class SimulatedStep(LaunchedStep):
         recorder: SelectionRecorder | None,
         found: SimulatedGreedy | None,
         computed: list[Computed],
+        share: Share | None,
     ) -> None:
-        super().__init__(runner, batch, logits, recorder or SelectionRecorder(batch), found)
+        super().__init__(runner, batch, logits, recorder or SelectionRecorder(batch), found, share)
         self.simulated, self.found, self.computed = runner, found, computed
 
-    def draft(self, choices: Choices | None = None) -> None:
+    def _draft(self, choices: Choices | None) -> None:
         self.simulated.draft(self, choices or self.choices())
         self.computed = []
 

@@ -23,11 +23,12 @@ from deepseek_v32.inference.config import Limits
 from deepseek_v32.inference.engine.drafting.policy import DraftPolicy
 from deepseek_v32.inference.engine.engine import Engine
 from deepseek_v32.inference.engine.request import Request
-from deepseek_v32.inference.engine.running.scoring import AnswerScoreJob, AnswerScores, ScoreJob
+from deepseek_v32.inference.engine.running.scoring import AnswerScores
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.scheduling.pace import UNBOUNDED, StepTimes
 from deepseek_v32.inference.engine.scheduling.scheduler import PATIENCE
 from deepseek_v32.inference.server.service.open_work import STOPPED, TIMED_OUT
+from deepseek_v32.inference.server.service.score_jobs import AnswerScoreJob, ScoreJob
 from deepseek_v32.inference.server.service.service import Busy, Service
 from deepseek_v32.inference.server.service.streams import AsyncInbox, AsyncStream
 from deepseek_v32.model.selection_policy import SelectionPolicy

@@ -10,7 +10,7 @@ import torch
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.engine.running.runner import Runner
 from deepseek_v32.inference.engine.scheduling.batch import Batch
-from deepseek_v32.inference.engine.step import LaunchedStep
+from deepseek_v32.inference.engine.step import Step
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Selection, context_slots
 
@@ -175,7 +175,7 @@ class AsyncRunner(Runner):
     def stage_tokens(self, tokens: torch.Tensor) -> None:
         self._kept = tokens.tolist()
 
-    def run(self, batch: Batch, *arguments: Any) -> LaunchedStep:
+    def run(self, batch: Batch, *arguments: Any) -> Step:
         AsyncRunner.ahead += bool(batch.sampled_rows)
         for request, row in zip(batch.requests, batch.sampled_rows, strict=False):
             request.tokens.append(self._kept[row])

@@ -19,7 +19,7 @@ from ..request import Request
 from ..sampling.graph_tokens import GreedySample, SamplingGraphs
 from ..sampling.noise import DraftNoise
 from ..scheduling.batch import Batch
-from ..step import Choices, LaunchedStep
+from ..step import Choices, Share, Step
 from .cache import SCRATCH_PAGES, allocate
 from .decode_graph import Bucket, DecodeGraphs, can_capture
 from .inputs import Inputs, StagedTokens, prepare
@@ -78,7 +78,7 @@ class Runner:
         if graphs is not None:
             self.sampling_graphs = SamplingGraphs(graphs.batches[-1], self.device, graphs.capture)
         self._record: DecodeRecord | None = None  # of steps of decodes without graphs
-        self._open: weakref.ref[LaunchedStep] | None = None  # the step that the next launch ends
+        self._open: weakref.ref[Step] | None = None  # the step that the next launch ends
 
     @property
     def supports_async_scheduling(self) -> bool:
@@ -113,9 +113,13 @@ class Runner:
 
     @torch.inference_mode()
     def run(
-        self, batch: Batch, recorder: SelectionRecorder | None = None, plans: Sequence[Plan] | None = None
-    ) -> LaunchedStep:
-        """As ModelRunner.run. recorder: None: of the requests' selections. plans: None: this rank's own."""
+        self,
+        batch: Batch,
+        recorder: SelectionRecorder | None = None,
+        plans: Sequence[Plan] | None = None,
+        share: Share | None = None,
+    ) -> Step:
+        """As ModelRunner.run. recorder: None: of the requests' selections. plans: None: this rank's own. share: see Step."""
         if self._threads is not None:
             self._threads.use(batch)
         before = None if self._open is None else self._open()
@@ -124,11 +128,11 @@ class Runner:
         recorder = SelectionRecorder(batch) if recorder is None else recorder
         if plans is None:
             plans = self.plan(batch)
-        step: LaunchedStep
+        step: Step
         if self.graphs is not None and self._in_graph(batch):
-            step = GraphStep(self, batch, self.graphs.run(batch, recorder, plans), recorder)
+            step = GraphStep(self, batch, self.graphs.run(batch, recorder, plans), recorder, share)
         else:
-            step = self._run_eagerly(batch, recorder, plans)
+            step = self._run_eagerly(batch, recorder, plans, share)
         recorder.try_fetch()
         self._open = weakref.ref(step)
         return step
@@ -140,7 +144,9 @@ class Runner:
             return False
         return self.observers.allow_graph(batch)
 
-    def _run_eagerly(self, batch: Batch, recorder: SelectionRecorder, plans: Sequence[Plan]) -> "EagerStep":
+    def _run_eagerly(
+        self, batch: Batch, recorder: SelectionRecorder, plans: Sequence[Plan], share: Share | None
+    ) -> "EagerStep":
         assert not batch.sampled_rows
         record = self._decode_record(batch) if recorder.is_active else None
         inputs = self.prepare(batch, recorder if recorder.is_active and record is None else None)
@@ -151,7 +157,7 @@ class Runner:
         if record is not None:
             recorder.decodes(record.fetch(batch.tokens))
         rows = None if hidden is None else StepRows(hidden, inputs.positions, inputs.metadata)
-        return EagerStep(self, batch, logits, recorder, rows)
+        return EagerStep(self, batch, logits, recorder, rows, share)
 
     def _decode_record(self, batch: Batch) -> DecodeRecord | None:
         """Where the selectors write what a step of decodes selects; None if the step reports its selections layer by layer."""
@@ -182,13 +188,19 @@ class Runner:
         return prepare(batch, self.device, self.drafts, on_selection)
 
 
-class EagerStep(LaunchedStep):
+class EagerStep(Step):
     """A step without a graph."""
 
     def __init__(
-        self, runner: Runner, batch: Batch, logits: torch.Tensor, selections: SelectionRecorder, rows: StepRows | None
+        self,
+        runner: Runner,
+        batch: Batch,
+        logits: torch.Tensor,
+        selections: SelectionRecorder,
+        rows: StepRows | None,
+        share: Share | None,
     ) -> None:
-        super().__init__(runner, batch, logits, selections)
+        super().__init__(runner, batch, logits, selections, share=share)
         self._owner, self._rows = runner, rows
 
     def end(self) -> None:
@@ -196,7 +208,7 @@ class EagerStep(LaunchedStep):
         self._rows = None
 
     @torch.inference_mode()
-    def draft(self, choices: Choices | None = None) -> None:
+    def _draft(self, choices: Choices | None) -> None:
         owner, batch, rows = self._owner, self.batch, self._rows
         tokens, accepted, noise = choices or self.choices()
         assert owner.drafter is not None and batch.draft_tokens is not None and rows is not None
@@ -218,12 +230,14 @@ class EagerStep(LaunchedStep):
         raise AssertionError("no graph has found tokens")
 
 
-class GraphStep(LaunchedStep):
+class GraphStep(Step):
     """A step of decodes that a bucket has run, in the bucket's tensors."""
 
-    def __init__(self, runner: Runner, batch: Batch, bucket: Bucket, selections: SelectionRecorder) -> None:
+    def __init__(
+        self, runner: Runner, batch: Batch, bucket: Bucket, selections: SelectionRecorder, share: Share | None
+    ) -> None:
         assert bucket.logits is not None
-        super().__init__(runner, batch, bucket.logits[: batch.tokens], selections, bucket.greedy)
+        super().__init__(runner, batch, bucket.logits[: batch.tokens], selections, bucket.greedy, share)
         self._owner, self._bucket = runner, bucket
 
     def end(self) -> None:
@@ -231,7 +245,7 @@ class GraphStep(LaunchedStep):
         self._bucket.hidden = None
 
     @torch.inference_mode()
-    def draft(self, choices: Choices | None = None) -> None:
+    def _draft(self, choices: Choices | None) -> None:
         graphs = self._owner.draft_graphs
         assert graphs is not None and self._logits is not None, "a later step has been launched"
         if choices is None and self.takes_likeliest:

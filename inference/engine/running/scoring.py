@@ -1,19 +1,16 @@
 """Logits and log-probabilities of a given text (teacher forcing), for evaluations by likelihood and for `echo` with `logprobs`."""
 
 import logging
-import time
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
 from ...completion import TokenLogprob
 from ...token_selection import TokenSelection
 from ..engine import Engine
-from ..fault import first_line, log_fault
+from ..fault import log_fault
 from ..request import Request
 from ..scheduling.batch import Batch
 from ..step import Step
@@ -128,53 +125,6 @@ def token_logprobs(logits: torch.Tensor, following: Sequence[int], top: int) -> 
     ]
 
 
-class ScoreJob:
-    """One prompt for the engine's thread to score; `future` gets one entry for each token after the first."""
-
-    def __init__(
-        self, request: Request, top: int, deadline: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        """deadline: in seconds of `clock`."""
-        self.future: Future[Any] = Future()
-        self._request = request
-        self._top = top
-        self._deadline, self._clock = deadline, clock
-
-    def work(self, engine: Engine) -> Any:
-        """What `future` gets."""
-        return score(engine, self._request, self._top, self.is_over)
-
-    def is_over(self) -> bool:
-        return self._clock() > self._deadline
-
-    def run(self, engine: Engine) -> None:
-        if not self.future.set_running_or_notify_cancel():
-            return
-        try:
-            self.future.set_result(self.work(engine))
-        except TimeoutError as error:
-            self.future.set_exception(error)
-        except Exception as error:
-            log_fault(log, "scoring a prompt failed")
-            self.future.set_exception(error)
-        except BaseException as error:  # it ends the thread, but not an event loop that waits for this
-            self.future.set_exception(RuntimeError(first_line(error)))
-            raise
-
-    def cancel(self) -> None:
-        """End the job before its next chunk, because nobody waits for it any more. Any thread may call it."""
-        self._deadline = float("-inf")
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether it has run, and raised."""
-        return self.future.done() and not self.future.cancelled() and self.future.exception() is not None
-
-    def fail(self, error: Exception) -> None:
-        if self.future.set_running_or_notify_cancel():
-            self.future.set_exception(error)
-
-
 @dataclass(frozen=True)
 class AnswerScores:
     """One entry for each token of the answer."""
@@ -215,22 +165,3 @@ def score_answer(
             if is_over():
                 raise TimeoutError("the request's time is over")
     return scores
-
-
-class AnswerScoreJob(ScoreJob):
-    """`score_answer` for the engine's thread."""
-
-    def __init__(
-        self,
-        request: Request,
-        answer: Sequence[int],
-        top: int,
-        deadline: float,
-        progress: Progress,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(request, top, deadline, clock)
-        self._answer, self._progress = answer, progress
-
-    def work(self, engine: Engine) -> AnswerScores:
-        return score_answer(engine, self._request, self._answer, self._top, self.is_over, self._progress)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ...completion import Completion, Delta, ErrorCode, Timings, Usage
 from ...engine.request import Request
-from ...engine.running.scoring import ScoreJob
+from .score_jobs import ScoreJob
 from .streams import Inbox
 
 TIMED_OUT = "the request has passed its deadline"

@@ -25,12 +25,13 @@ from ....model.selection_policy import SelectionPolicy
 from ...completion import TokenLogprob
 from ...engine.engine import EngineStats
 from ...engine.request import Request
-from ...engine.running.scoring import AnswerScoreJob, AnswerScores, Progress, ScoreJob
+from ...engine.running.scoring import AnswerScores, Progress
 from ...engine.scheduling.pace import DEVICE_TIMES, StepTimes
 from ...llm import LLM
 from ...params import SamplingParams
 from .engine_thread import EngineThread, Observer
 from .open_work import Entry
+from .score_jobs import AnswerScoreJob, ScoreJob
 from .streams import AsyncInbox, AsyncStream, Inbox, SyncInbox, SyncStream
 
 # Waking a reader costs about 0.05 ms of the interpreter's lock, so that readers take at most 6 % of its time. A few readers get

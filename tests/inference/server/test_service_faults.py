@@ -11,10 +11,10 @@ import pytest
 from deepseek_v32.inference import SamplingParams
 from deepseek_v32.inference.engine.engine import Engine
 from deepseek_v32.inference.engine.request_state import RequestState
-from deepseek_v32.inference.engine.running import scoring
 from deepseek_v32.inference.engine.scheduling.pages import PagePool
 from deepseek_v32.inference.server.service import engine_thread, server_log
 from deepseek_v32.inference.server.service.engine_thread import EngineThread
+from deepseek_v32.inference.server.service.score_jobs import ScoreJob
 from deepseek_v32.inference.server.service.server_log import ServerLog
 from deepseek_v32.inference.server.service.service import Busy, Service
 from deepseek_v32.inference.server.service.streams import SyncInbox
@@ -278,7 +278,7 @@ def test_a_request_that_arrives_while_the_thread_dies_ends(monkeypatch):
     entry = service._entry(service.requests.from_tokens(PROMPT, GREEDY), inbox := SyncInbox())
     service._thread.queue([entry])
     assert inbox.deltas.get().finish_reason == "error"
-    job = scoring.ScoreJob(service.requests.from_tokens(PROMPT), 0, float("inf"))
+    job = ScoreJob(service.requests.from_tokens(PROMPT), 0, float("inf"))
     service._thread.queue_job(job)
     assert job.future.exception(timeout=10) is not None
     assert service.stats().open == 0
