@@ -1,4 +1,4 @@
-"""The cache tensors behind the pages: shapes and byte layouts.
+"""The cache tensors that hold the pages: shapes and byte layouts.
 
 fp8, per token and layer (sizes of the released model):
     latent  656 B: 512 e4m3 latent dims | 4 fp32 scales, one per 128 dims | 64 bf16 rope dims, rotated
@@ -18,7 +18,7 @@ from ....model.config import FP8_BLOCK, ModelConfig, Precision
 from ....model.metadata import PAGE_SIZE, LayerCache
 from ...extensions import attached
 
-SCRATCH_PAGES = 1  # beyond those of the page pool: the padding rows of decode graphs write there
+SCRATCH_PAGES = 1  # in addition to the pool's pages: the padding rows of decode graphs write there
 _ROWS = 65536  # tokens that are generated at a time
 
 
@@ -35,7 +35,7 @@ def row_layout(config: ModelConfig, precision: Precision) -> tuple[torch.dtype, 
 def bytes_per_page(config: ModelConfig, precision: Precision, mtp: bool = False, observers: Sequence[str] = ()) -> int:
     """Bytes of one page over all layers: 64 × 48,068 for the released model in fp8, 64 × 48,856 with the MTP layer.
 
-    observers: names, as in Limits; what they keep for each page counts, too.
+    observers: names, as in Limits; their bytes for each page count, too.
     """
     dtype, latent, index = row_layout(config, precision)
     layers = config.num_hidden_layers + mtp
@@ -52,7 +52,7 @@ def allocate(
 ) -> list[LayerCache]:
     """One LayerCache per layer, [P, 64, 1, row], uninitialised: nothing may read a slot that no token has written.
 
-    mtp: that of the MTP layer is the last.
+    mtp: the MTP layer's is the last one.
     """
     dtype, latent, index = row_layout(config, precision)
 
@@ -69,7 +69,7 @@ def fill_synthetic_caches(
 ) -> None:
     """Write a random latent and index key to every slot of every layer, in the caches' precision.
 
-    They depend on the seed and the kind of device alone, so that the caches of several ranks agree, as real ones do. ValueError if
+    They depend only on the seed and the kind of device, so that the caches of several ranks agree, as real ones do. ValueError if
     the caches are checked.
     """
     if any(cache.stamps for cache in caches):
