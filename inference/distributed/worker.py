@@ -6,9 +6,9 @@ from itertools import islice
 from typing import NoReturn
 
 from ...kernels.device import check_device
+from ...model.synthetic.caches import fill_synthetic_caches
 from ...model.transformer import Transformer
 from ..config import CacheBudget, Limits
-from ..engine.running.cache import fill_synthetic_caches
 from ..engine.running.runner import Runner, make_runner
 from ..engine.running.selection import IgnoredSelections, SelectionRecorder
 from ..engine.sizing import check_fits, count_pages
