@@ -14,7 +14,7 @@ from .text.tokenizer import Tokenizer
 
 
 class Driver:
-    """The engine in the hands of its callers, one thread at a time.
+    """Lets callers drive the engine, one thread at a time.
 
     The streams of a thread may be interleaved. Each step advances all of them; deltas wait in an inbox until their stream asks
     for them. Another thread may take over between two calls, but two threads inside at the same moment are an error.
@@ -49,7 +49,7 @@ class Driver:
 
     @contextmanager
     def engine(self) -> Iterator[Engine]:
-        """The engine, for the caller alone.
+        """The engine, for only this caller.
 
         RuntimeError if another thread is using it at this moment, ValueError if it is closed.
         """
@@ -128,7 +128,7 @@ class Driver:
 
 
 class Answers:
-    """Queues requests and takes their answers from the engine. Closing an iterator cancels what is still open of them."""
+    """Queues requests and takes their answers from the engine. Closing an iterator cancels its open requests."""
 
     def __init__(self, driver: Driver, config: ModelConfig, precision: Precision, tokenizer: Tokenizer | None) -> None:
         self._driver = driver

@@ -1,4 +1,4 @@
-"""What comes out of the engine: Delta by Delta, and the whole Completion. No tensors."""
+"""The engine's output: a Delta for each step, and the whole Completion. No tensors."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from .extensions import attached
 from .recording import Recording
 from .token_selection import TokenSelection
 
-ErrorCode = Literal["deadline", "stopped"]  # of a service: the request's time was over, or the service has ended
+ErrorCode = Literal["deadline", "stopped"]  # only from a service: the deadline has passed, or the service has ended
 FinishReason = Literal["stop", "length", "abort", "error"]
 
 

@@ -1,4 +1,4 @@
-"""What a caller chooses about a model and its engine, and the sizes that follow from it (`sizing.resolve_limits`). Plain data."""
+"""A caller's choices about a model and its engine, and the sizes that follow (`sizing.resolve_limits`). Plain data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -21,7 +21,7 @@ LIMITS = {
 
 
 def most_rows(max_sequences: int, max_batch_tokens: int, drafts: bool) -> int:
-    """Of logits in a step: one for each sequence, and with drafts one for each of these."""
+    """Return the most rows of logits in a step: one for each sequence, and one more for each draft."""
     return min(max_sequences * (1 + MAX_DRAFT_TOKENS if drafts else 1), max_batch_tokens)
 
 
@@ -86,7 +86,7 @@ VLLM_NAMES = {
 
 
 def unexpected_argument(name: str) -> TypeError:
-    """What LLM raises for an argument that it does not have, with the name that was probably meant."""
+    """Make LLM's error for an unknown argument, with the name that was probably meant."""
     near = get_close_matches(name, [field.name for field in fields(EngineConfig)], n=1)
     meant = VLLM_NAMES.get(name) or (near[0] if near else None)
     return TypeError(f"LLM has no argument {name}{f'; did you mean {meant}?' if meant else ''}")
@@ -94,7 +94,7 @@ def unexpected_argument(name: str) -> TypeError:
 
 @dataclass(frozen=True)
 class CacheBudget:
-    """What the number of cache pages is computed from, and the largest step."""
+    """Inputs for the number of cache pages and for the largest step."""
 
     max_batch_tokens: int
     max_sequences: int

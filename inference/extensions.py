@@ -1,6 +1,6 @@
 """Functions of other packages that LLM and Completion offer as methods. `inference/__init__` says where each of them is.
 
-So the core calls them without importing, or knowing, the packages that stand on it.
+So the core calls them without importing the packages that stand on it.
 """
 
 from collections.abc import Callable

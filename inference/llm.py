@@ -62,13 +62,13 @@ class LLM:
 
         device: by default "cuda" if there is a GPU, else "cpu". precision: by default "exact" on a CPU; on a GPU "fp8" for a
         checkpoint in FP8, else "bf16". chat_format: how conversations are written; by default the checkpoint's. config_overrides,
-        verify_hashes, progress: as in `load_model`. synthetic: random weights; `path` gives the configuration alone, by default the
-        released model's. check_cache: stamp what the caches hold and verify it; a mismatch ends its request with an error that
+        verify_hashes, progress: as in `load_model`. synthetic: random weights; `path` gives only the configuration, by default the
+        released model's. check_cache: stamp the caches' entries and verify them; a mismatch ends its request with an error that
         names a report. speculative_tokens: how many tokens the MTP layer guesses a step, 0 to 4, or "auto": as many as pay.
-        deterministic: a request's logits have the same bits whatever runs beside it (docs/determinism.md). All
+        deterministic: a request's logits have the same bits whatever else runs (docs/determinism.md). All
         others are limits: see `resolve_limits`. ValueError for what does not exist, does not fit, or is out of range.
-        tensor_parallel_size: so many ranks share the model, each with a GPU; all but this process are its children, which `close`
-        ends. Under torchrun all of its ranks do: rank 0 returns from here, the others work until it ends, and then exit.
+        tensor_parallel_size: the number of ranks that share the model, each with a GPU. The others are this process's children,
+        which `close` ends. Under torchrun its ranks share the model: rank 0 returns, the others work until it ends and then exit.
         """
         for name in unknown:
             raise unexpected_argument(name)
@@ -208,7 +208,7 @@ class LLM:
         inspect: bool = False,
         policy: SelectionPolicy | None = None,
     ) -> Iterator[tuple[int, Completion]]:
-        """As `generate`, but yields (index in its list, completion) as each finishes. Closing the iterator cancels the rest."""
+        """Like `generate`, but yields (index in its list, completion) as each finishes. Closing the iterator cancels the rest."""
         return self._answers.completions(self.requests.make(prompts, params, inspect, policy))
 
     def stream(
@@ -300,7 +300,7 @@ class LLM:
     def score_answer(
         self, prompt: Prompt, answer: Sequence[int], policy: SelectionPolicy | None = None, top: int = 0
     ) -> AnswerScores:
-        """The log-probabilities of an answer's tokens, the `top` likeliest beside them, and what was read. Errors as `generate`."""
+        """Score an answer's tokens: log-probabilities, the `top` likeliest alternatives, and selections. Errors as `generate`."""
         check_answer(answer)
         with self._driver.engine() as engine:
             tokens = [*self.requests.token_ids(prompt), *answer[:-1]]
@@ -315,6 +315,6 @@ class LLM:
         answer.recording.measured([each.logprob for each in scores.logprobs], scores.selections)
 
     def stats(self) -> EngineStats:
-        """What the engine has done so far, and its state."""
+        """Return the engine's counts since its start, and its state."""
         with self._driver.engine() as engine:
             return engine.stats()

@@ -31,7 +31,7 @@ class SamplingParams:
     stop: Sequence[str] = ()  # one string or several, kept as a tuple; the text ends before the first that appears
     stop_token_ids: Sequence[int] = ()  # treated like end-of-sentence tokens: kept in token_ids, left out of the text
     ignore_eos: bool = False
-    logprobs: int | None = None  # how many alternatives to report beside the sampled token; None: no logprobs
+    logprobs: int | None = None  # how many alternatives to report in addition to the sampled token; None: no logprobs
     presence_penalty: float = 0.0  # subtracted from the logits of tokens that occur in the output
     frequency_penalty: float = 0.0  # subtracted once for each occurrence in the output
     # Divides the positive logits of tokens that occur in prompt or output and multiplies the negative ones. Its bounds keep the
@@ -40,7 +40,7 @@ class SamplingParams:
     # Tokens that come before an end-of-sentence token, one of stop_token_ids or a stop string may end the answer.
     min_tokens: int = 0
     logit_bias: Mapping[int, float] | None = None  # by token id: added to its logit; -100 to 100
-    structured_outputs: StructuredOutputsParams | None = None  # what the text must look like
+    structured_outputs: StructuredOutputsParams | None = None  # the form that the text must have
     n: int = 1  # answers to a prompt, each a request of its own; with a seed they have seed, seed + 1, …
 
     def __post_init__(self) -> None:
@@ -101,7 +101,7 @@ class SamplingParams:
         return replace(self, structured_outputs=replace(self.structured_outputs, after_thinking=thinking))
 
     def for_each(self) -> list["SamplingParams"]:
-        """Those of the n answers to a prompt, each with n = 1 and a seed of its own."""
+        """Return the parameters of each of the n answers to a prompt, with n = 1 and a seed of its own."""
         if self.n == 1:
             return [self]
         seeds = [None if self.seed is None else (self.seed + i) & MAX_SEED for i in range(self.n)]
@@ -128,7 +128,7 @@ class SamplingParams:
 
     @property
     def filters(self) -> bool:
-        """Whether some tokens are excluded by their probability."""
+        """Tell whether some tokens are excluded by their probability."""
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
     @property

@@ -1,4 +1,4 @@
-"""What an LLM is made of: read from a checkpoint, for one rank or several, or put around a model in memory."""
+"""The parts of an LLM: read from a checkpoint, for one rank or several, or put around a model in memory."""
 
 import weakref
 from collections.abc import Callable, Mapping
@@ -78,7 +78,7 @@ def load_parts(
         engine = Engine(runner, config, resolved, tokenizer, requests=requests)
         capture_first_graphs(engine, own.graphs)
         if job is not None and job.children is not None:
-            # For an LLM that nobody closes. A stream may outlive it, so the children are needed for as long as the engine.
+            # For an LLM that is never closed. A stream may outlive it, so the children are needed for as long as the engine.
             weakref.finalize(engine, job.end).atexit = False
         sizes = (resolved, source.precision, target)
         return Parts(model, engine, config, tokenizer, chat_format, *sizes, job)

@@ -1,4 +1,4 @@
-"""What callers give to `LLM`: one prompt or conversation or several, and parameters for all of them or for each."""
+"""Checks `LLM`'s arguments: one prompt or conversation or several, and parameters for all of them or for each."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, TypeGuard
@@ -91,7 +91,7 @@ def check_answer(answer: Any) -> None:
 
 
 def _is_list(value: Any) -> TypeGuard[Sequence[Any]]:
-    """Whether this is a list of any kind; texts, and bytes, are none."""
+    """Tell whether this is a list of any kind; texts, and bytes, are none."""
     if isinstance(value, np.ndarray | torch.Tensor):
         return value.ndim > 0
     return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview)

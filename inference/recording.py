@@ -90,7 +90,7 @@ class Recording:
     def label(self, name: Namer, control_ids: Iterable[int], user_id: int | None = None) -> None:
         """How to name the tokens, and the ids that are control tokens. Unlabelled, ids are shown.
 
-        name: called when texts are first needed, because those of a long context take a while. user_id: of the token that begins
+        name: called when texts are first needed, because a long context's texts take a while. user_id: of the token that begins
         a user's message, if there is one.
         """
         self._user_id, self._name, self._texts, self._control = user_id, name, None, frozenset(control_ids)
@@ -114,7 +114,7 @@ class Recording:
         self._mass = np.stack([group.mean(2) for group in groups], 2)
 
     def mass(self) -> dict[str, Any] | None:
-        """What `measured` was given: the shares as [token][layer][group of heads], and the log-probabilities. None before it."""
+        """Return `measured`'s values: shares as [token][layer][group of heads], and log-probabilities. None before it."""
         return None if self._mass is None else {"shares": np.round(self._mass, 4).tolist(), "logprobs": self.logprobs}
 
     @cached_property

@@ -58,7 +58,7 @@ class TokenSelection:
 
     @property
     def is_read(self) -> bool:
-        """Whether the arrays are at hand."""
+        """Tell whether the arrays are at hand."""
         return self._record is None
 
     def positions(self, layer: int) -> np.ndarray:

@@ -18,7 +18,7 @@ import torch
 
 from ..model.errors import short_repr
 
-# values: compared as numbers. choice: sets of ids, in ascending order, -1 behind them. bytes: records as the cache holds them.
+# values: compared as numbers. choice: sets of ids, in ascending order, then -1. bytes: records as the cache holds them.
 Kind = Literal["values", "choice", "bytes"]
 
 VERSION = "deepseek-v32 trace, version 1"
@@ -107,7 +107,7 @@ def parse_name(full: str) -> tuple[str, int | None] | None:
 
 
 def order(full: str, layers: int) -> tuple[int, ...]:
-    """A key that sorts the tensors of a trace by their computation; `layers`: of the main model, behind which the MTP layer is."""
+    """A key that sorts the tensors of a trace by their computation; `layers`: of the main model; the MTP layer comes after them."""
     name, layer = parse_name(full) or ("", None)
     if layer is not None:
         return (1 if layer < layers else 4, layer, _PLACE[name])
@@ -217,7 +217,7 @@ class Trace:
         return trace
 
     def check(self) -> None:
-        """ValueError unless the stages are known, and have as many tokens as the others. Those of the MTP layer may lack one."""
+        """ValueError unless the stages are known, and have as many tokens as the others. The MTP layer's stages may lack one."""
         if unknown := [name for name in self.stages if parse_name(name) is None]:
             raise ValueError(
                 f"stage is {short_repr(unknown[0])}; expected a name of docs/conformance.md, e.g. layers.0.latent"

@@ -46,7 +46,7 @@ class LaunchOrder:
         return lambda: q, index_q
 
     def absorb(self, absorb: Later) -> Later:
-        """What `absorb` computes, at once or when it is asked for."""
+        """Return the result of `absorb`, computed at once or at its first use."""
         if self.absorbs_late:
             return cache(absorb)
         absorbed = absorb()

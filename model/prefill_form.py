@@ -1,4 +1,4 @@
-"""Which form of attention computes a chunk of a prompt: the cheapest one, unless the mode asks for that of decodes."""
+"""Chooses the form of attention for a prompt's chunk: the cheapest one, unless the mode requires the decodes' form."""
 
 import torch
 

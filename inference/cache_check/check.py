@@ -1,4 +1,4 @@
-"""Checks of the caches while the engine runs (`--check-cache`): what each step stamps and compares, and what it has found.
+"""Checks of the caches while the engine runs (`--check-cache`): each step stamps and compares entries, and reports mismatches.
 
 CacheCheck is an observer of the runner's steps (engine/running/observer.py); the engine knows nothing else of it.
 
@@ -6,12 +6,12 @@ kernels/cache_stamps.py defines stamps, chains and tasks. With checks on, each s
 
 - verifies pages that a newly admitted request reuses, before the model reads them: every stamp and chain of every layer, the end of
   the chain against the request's tokens, and the bytes of some of them;
-- stamps its new tokens (the model's launches store the stamps beside the entries that they write);
+- stamps its new tokens (the model's launches store the stamps next to the entries that they write);
 - verifies the pages that it has written, one earlier page of each sequence, and every TRUTH_EVERY tokens the chain's end (decodes
   without a graph do so at every EAGER_EVERY-th step);
 - takes the hash of the pages that have become full.
 
-Nothing waits for the device: what it finds is in memory of the host once the step's sampled tokens are.
+Nothing waits for the device: its findings reach the host's memory together with the step's sampled tokens.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ class CacheCheck(StepObserver):
     words = DECODE_WORDS
 
     def __init__(self, setup: Setup) -> None:
-        """Give the layers' caches stamps. With several ranks, all of them learn what one of them finds."""
+        """Give the layers' caches stamps. With several ranks, all of them learn of each mismatch."""
         max_sequences, ranks = setup.max_sequences, setup.ranks
         caches = setup.caches[: setup.config.num_hidden_layers]
         backend = setup.model.compute.backend if isinstance(setup.model, Transformer) else "auto"
@@ -65,7 +65,7 @@ class CacheCheck(StepObserver):
         self._found_steps = self._view[:, 0]
         multipliers = multiplier_table(max(setup.max_model_len, *words))
         self.planner = CheckPlanner(size, multipliers)
-        # Other multipliers than those of the first positions.
+        # Other multipliers than the first positions'.
         factors = multiplier_table(2 * layers + 7)[7:].view(np.int64).reshape(layers, 2)
 
         def full(shape: Sequence[int], dtype: torch.dtype = torch.int64, value: int = 0) -> torch.Tensor:
@@ -169,7 +169,7 @@ class CacheCheck(StepObserver):
         return inputs._replace(metadata=replace(metadata, stamps=stamps.view(-1, len(tokens)).unbind()))
 
     def mismatches(self) -> list[Mismatch]:
-        """What recent steps have found and no earlier call has returned. Complete for steps whose tokens have been read."""
+        """Return recent steps' mismatches that no earlier call has returned. Complete for steps whose tokens have been read."""
         if self.planner.step > self.planner.last_check + 1:  # a step may be in flight that does not check anything
             return []
         return [

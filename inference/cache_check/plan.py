@@ -1,4 +1,4 @@
-"""What each step of a run with checked caches verifies, as the host decides it: see cache_check.py."""
+"""The host's plan of what each step verifies when caches are checked: see check.py."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -19,12 +19,12 @@ _FIBONACCI = 2654435769
 
 
 class CheckPlan(NamedTuple):
-    """What a step checks beside its decodes' own tasks, as the host decides it. All arrays are int64."""
+    """A step's checks in addition to its decodes' own tasks, decided by the host. All arrays are int64."""
 
     step: int  # rises by one from step to step
     reused: np.ndarray  # [N, 5] tasks over the pages of the batch's requests, before the model runs
     reused_truths: np.ndarray  # [K, 3]
-    tasks: np.ndarray  # [M, 5] tasks after it; those of graphs of decodes follow from the lengths instead
+    tasks: np.ndarray  # [M, 5] tasks after it; a graph of decodes derives its tasks from the lengths instead
     truths: np.ndarray  # [K, 3]
 
     def encode(self) -> tuple[np.ndarray, ...]:
@@ -48,7 +48,7 @@ _NONE5, _NONE3 = np.zeros((0, 5), np.int64), np.zeros((0, 3), np.int64)
 
 
 class CheckPlanner:
-    """Decides which entries a step verifies, and what the host's tokens say of them."""
+    """Decides which entries a step verifies, and computes their chains from the host's tokens."""
 
     def __init__(self, page_size: int, multipliers: np.ndarray) -> None:
         """multipliers: uint64, of the chains' sums, at least one for each position."""
@@ -106,21 +106,21 @@ class CheckPlanner:
         return [(row, page, size, COMPARE_HASH * (page in hashed), row) for page in range(count)]
 
     def _fills_a_page(self, batch: Batch) -> bool:
-        """Whether a decode does. Then the page's hash must be taken before another request can reuse it."""
+        """Tell whether a decode does. Then the page's hash must be taken before another request can reuse it."""
         size = self._page_size
         rows = zip(batch.starts, batch.counts, strict=True)
         return any(start % size + count >= size for start, count in rows)
 
     def _tasks(self, batch: Batch) -> np.ndarray:
         """The pages that a step without a graph has written, and one earlier page of each sequence."""
-        size, tasks, alone = self._page_size, [], batch.decodes == len(batch.requests)
+        size, tasks, only_decodes = self._page_size, [], batch.decodes == len(batch.requests)
         for row, (start, count) in enumerate(zip(batch.starts, batch.counts, strict=True)):
             end, first = start + count, start // size
             for page in range(first, -(-end // size)):
                 entries = min(size, end - page * size)
                 tasks.append((row, page, entries, RECORD_HASH * (entries == size), row))
             if first:
-                compare = COMPARE_HASH * (alone or count > 1 or start % TRUTH_EVERY == 0)
+                compare = COMPARE_HASH * (only_decodes or count > 1 or start % TRUTH_EVERY == 0)
                 tasks.append((row, (end * _FIBONACCI % 2**32) * first >> 32, size, compare, row))
         return _array(tasks, 5)
 

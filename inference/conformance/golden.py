@@ -1,4 +1,4 @@
-"""Golden answers: what a right implementation says to the probe's questions, how far right ones differ, and what known bugs say."""
+"""Golden answers to the probe's questions, the distances between right implementations, and the answers of known bugs."""
 
 import json
 import math
@@ -82,7 +82,7 @@ class Golden:
 
     @cached_property
     def noises(self) -> list[np.ndarray]:
-        """fp32 [F] each: how far those in bf16 differ at most, and all of them: at least an item's usual distance and FLOOR."""
+        """Largest distances in bf16, and in all precisions, fp32 [F] each: at least an item's usual distance and FLOOR."""
         return [self._noise(self.rounded[:2]), self._noise(self.rounded)]
 
     def times_the_noise(self, bug: KnownBug) -> float:

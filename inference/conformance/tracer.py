@@ -3,7 +3,7 @@
 A Tracer observes the engine's runner. It sorts the rows of each step by request and position, so that the trace of a request has
 the same shape however it was scheduled: a row that was computed again (after a preemption, or in place of a rejected draft)
 replaces the older one. Latents and index keys are read back from the cache after each step, for the whole context: they are what
-later tokens will read, whoever has written them.
+later tokens will read, whichever step wrote them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -103,7 +103,7 @@ class Tracer(StepObserver):
         values = values.detach().to("cpu", torch.float32 if values.is_floating_point() else values.dtype, copy=True)
         if name == "selection":
             values = ascending(values)
-        if name == "index_scores":  # kernels leave anything behind a token's own position
+        if name == "index_scores":  # kernels leave anything after a token's own position
             values = values.masked_fill(torch.arange(values.shape[1]) > positions[:, None], -torch.inf)
         for owner in owners.unique().tolist():
             own = owners == owner
@@ -128,7 +128,7 @@ class Tracer(StepObserver):
         return {id: 1 + max(int(rows.max()) for rows, _ in parts["tokens"]) for id, parts in self._parts.items()}
 
     def trace(self, request_id: int, tokens: int) -> Trace:
-        """What was computed of a request's first `tokens` tokens."""
+        """Return the stages of a request's first `tokens` tokens."""
         assembled: dict[str, torch.Tensor] = {}
         partial: dict[str, list[list[int]]] = {}
         for name, parts in self._parts.get(request_id, {}).items():

@@ -1,4 +1,4 @@
-"""What a server's answers mean: right, which known bug they look like, or wrong in another way.
+"""Judges a server's answers: right, like a known bug, or wrong in another way.
 
 Each log-probability's distance from the golden one is counted in units of what right implementations differ by there, without the
 first unit, and compressed by asinh, so that a few tokens do not drown the rest. Texts, parsed reasoning and calls, and numbers of
@@ -139,7 +139,7 @@ def judge(golden: Golden, seen: Observation) -> Verdict:
 
 
 def _dense_share(golden: Golden, change: np.ndarray) -> float | None:
-    """How much of what dense attention changes is in a change fp32 [F]: about 0 of a right server, and 1 of one without DSA.
+    """Return the share of dense attention's changes in a change fp32 [F]: about 0 for a right server, 1 for one without DSA.
 
     The least-squares factor, in units of bf16's noise: over all tokens, it finds changes that are within the noise of each of them.
     None if too few tokens are known, or if dense attention changes too little.

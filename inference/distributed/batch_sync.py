@@ -1,4 +1,4 @@
-"""A step's batch for the other ranks: rank 0 sends what is new since the last step, and each rank rebuilds the batch from it."""
+"""A step's batch for the other ranks: rank 0 sends only the changes since the last step, and each rank rebuilds the batch."""
 
 from typing import NamedTuple
 
@@ -13,13 +13,13 @@ _KEPT = 1024  # requests that the ranks remember between steps; one that returns
 
 
 class BatchUpdate(NamedTuple):
-    """One step's batch, as far as the receiver does not know it. All arrays are int64."""
+    """The parts of one step's batch that the receiver does not know. All arrays are int64."""
 
     # [8, B]: rows of request ids, admissions (as in Request), starts, token counts, logit counts, draft counts, draft rows (as in
     # Batch), and the number of pages already known of this admission.
     entries: np.ndarray
-    # The new tokens of all entries, one after the other; zeros where the device holds them (Batch.sampled_rows, drafts). Behind
-    # those of an entry inside a prompt comes the token after them, if the draft layer goes over the entry.
+    # The new tokens of all entries, one after the other; zeros where the device holds them (Batch.sampled_rows, drafts). An
+    # entry inside a prompt also has the token after its own, if the draft layer goes over the entry.
     tokens: np.ndarray
     # [P]: the pages of all entries that are not known yet, one entry after the other.
     pages: np.ndarray
@@ -41,7 +41,7 @@ class BatchEncoder:
         self._sent: dict[int, tuple[int, int]] = {}
 
     def encode(self, batch: Batch) -> BatchUpdate:
-        """What is new in the batch. It counts as sent from here on, unless this raises."""
+        """Return the batch's changes. They count as sent from here on, unless this raises."""
         sent = dict(self._sent)
         entries: list[tuple[int, ...]] = []
         tokens: list[int] = []
@@ -77,7 +77,7 @@ class BatchEncoder:
 
 
 class BatchDecoder:
-    """The other ranks' side: holds the requests as far as they are known."""
+    """The other ranks' side: holds the known parts of requests."""
 
     def __init__(self) -> None:
         self._requests: dict[int, Request] = {}
@@ -117,7 +117,7 @@ class BatchDecoder:
 
 
 def _is_followed(entry: int, logit_count: int, draft_tokens: int | None, draft_entries: int | None) -> bool:
-    """Whether the token after an entry's is sent: the draft layer needs it, and no row of logits gives it."""
+    """Decide whether to send the token after an entry: the draft layer needs it, and no row of logits gives it."""
     goes_over = draft_tokens is not None and (draft_entries is None or entry < draft_entries)
     return not logit_count and goes_over
 

@@ -23,7 +23,7 @@ class MessageKind(StrEnum):
     LOAD = "load"  # load the model. Values: ModelSource.to_json. Reply: empty, when it is loaded.
     COUNT_PAGES = "count pages"  # count the pages that fit in memory. Values: a CacheBudget. Reply: pages.
     START = "start"  # allocate the caches and make the runner. Values: Limits.
-    FILL_CACHES = "fill caches"  # fill the caches with random entries. Sent by benchmarks alone.
+    FILL_CACHES = "fill caches"  # fill the caches with random entries. Only benchmarks send it.
     STEP = "step"  # run one batch. Values: decodes, draft_tokens, draft_entries, inspect. Arrays: a BatchUpdate.
     DRAFT = "draft"  # draft after that step. Values: whether any request is not greedy.
     # From rank 0 to the other ranks, at the end of the job.

@@ -99,7 +99,7 @@ def _server(host: str | None) -> Iterator[socket.socket]:
 
 
 def _shows(connection: socket.socket, token: bytes) -> bool:
-    """Whether a connection begins with the token. Nothing else of it is read before."""
+    """Tell whether a connection begins with the token, and read nothing else of it."""
     shown = b""
     deadline = time.monotonic() + _TOKEN_SECONDS
     try:
@@ -129,7 +129,7 @@ PROGRAM = "deepseek_v32.inference.distributed.child_main"
 
 
 class Children:
-    """The processes of ranks 1 to size - 1 on this machine, and this process's channels to them.
+    """The processes of ranks 1 to size - 1 on this machine, and the channels to them.
 
     They run PROGRAM, not the user's script: it may be a notebook, and needs no `if __name__ == "__main__"`. Ctrl-C in a terminal
     does not reach them, because they are a session of their own. They end when this process ends, however it does.
@@ -179,7 +179,7 @@ class Children:
             process.kill()
 
     def wait(self, seconds: float) -> None:
-        """Wait until they have ended; kill those that have not after so many seconds."""
+        """Wait until they have ended; after `seconds`, kill the remaining ones."""
         deadline = time.monotonic() + seconds
         for process in self.processes:
             with suppress(subprocess.TimeoutExpired):

@@ -35,7 +35,7 @@ class Place:
 
     rank: int
     size: int  # of the job
-    local_rank: int = 0  # among those of its machine
+    local_rank: int = 0  # among the ranks of its machine
     one_machine: bool = True  # for all ranks of the job
 
 
@@ -78,11 +78,11 @@ class Member:
             self._ranks = Ranks(self.rank, self.size, shared)
         return self._ranks
 
-    def _leave(self, alone: bool = False) -> None:
-        """Leave the group of collectives, with all ranks at the same time or alone."""
+    def _leave(self, single: bool = False) -> None:
+        """Leave the group of collectives, with all ranks at the same time or as a single rank."""
         for release in self.before_end:
             release()
-        leave_group(alone)
+        leave_group(single)
 
 
 class Leader(Member):
@@ -307,14 +307,14 @@ def interrupts_deferred() -> Iterator[None]:
 END_SECONDS = 20  # the time that an orderly end may take
 
 
-def leave_group(alone: bool) -> None:
-    """Leave the collectives in order. alone: the other ranks do not take part, so that NCCL must not wait for them.
+def leave_group(single: bool) -> None:
+    """Leave the collectives in order. single: the other ranks do not take part, so NCCL must not wait for them.
 
     CUDA graphs that contain collectives must be freed before: NCCL would wait for them for ever.
     """
     if dist.is_initialized():
         gc.collect()
-        if alone and dist.get_backend() == "nccl":
+        if single and dist.get_backend() == "nccl":
             dist.distributed_c10d._abort_process_group()
         else:
             dist.destroy_process_group()

@@ -1,4 +1,4 @@
-"""Rank 0's part of a job: what it starts on the other ranks, and takes part in itself."""
+"""Rank 0's part of a job: it starts each piece of work on the other ranks and takes part itself."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -43,7 +43,7 @@ class LeadingRunner:
         return self._runner.supports_async_scheduling
 
     def is_quick(self, batch: Batch) -> bool:
-        """As `Runner.is_quick`, of this rank. The others' graphs are captured in the same steps."""
+        """Like `Runner.is_quick`, of this rank. The others' graphs are captured in the same steps."""
         return self._runner.is_quick(batch)
 
     @property
@@ -51,7 +51,7 @@ class LeadingRunner:
         return self._runner.caches
 
     def run(self, batch: Batch) -> Step:
-        """As `Runner.run`. A step that fails once the others know of it ends the job: no rank knows how far the others got.
+        """Like `Runner.run`. A step that fails once the others know of it ends the job: no rank knows how far the others got.
 
         This rank has the logits. The others receive the sampled tokens in the step that needs them.
         """
@@ -65,7 +65,7 @@ class LeadingRunner:
                     "draft_tokens": batch.draft_tokens,
                     "draft_entries": batch.draft_entries,
                     "inspect": recorder.is_active,
-                    "plans": [len(plan) for plan in plans],  # arrays of each observer, after those of the batch
+                    "plans": [len(plan) for plan in plans],  # arrays of each observer, after the batch's
                 }
                 self._job.broadcast(MessageKind.STEP, header, [*update, *chain.from_iterable(plans)])
                 broadcast_sampled_tokens(batch, self._runner)
@@ -125,7 +125,7 @@ def count_pages_on_all_ranks(job: Leader | None, budget: CacheBudget, model: Tra
 
 
 def fill_caches_on_all_ranks(job: Leader | Follower | None, runner: ModelRunner, model: Model) -> None:
-    """Fill all ranks' caches with random entries, as long prompts would fill them. For benchmarks of decoding alone."""
+    """Fill all ranks' caches with random entries, as long prompts would fill them. Only for benchmarks of decoding."""
     assert not isinstance(job, Follower) and isinstance(runner, Runner | LeadingRunner)
     assert isinstance(model, Transformer)
     if job is not None:

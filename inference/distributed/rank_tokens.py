@@ -1,4 +1,4 @@
-"""What rank 0 alone samples, on its way to the other ranks' devices: a step's tokens and drafts, and what drafting needs."""
+"""Sends rank 0's tokens and drafts of a step, and drafting's inputs, to the other ranks' devices: only rank 0 samples."""
 
 import torch
 import torch.distributed as dist

@@ -1,4 +1,4 @@
-"""The work of the ranks that follow: what they do on rank 0's messages, and how a process becomes one of them."""
+"""The work of the other ranks: it carries out rank 0's messages. Also how a process becomes such a rank."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -25,7 +25,7 @@ def lead_or_follow() -> Leader | None:
     """Connect this process with its job: rank 0 gets the Leader, a process without a job gets None.
 
     On every other rank this does NOT RETURN. Such a rank works for rank 0 until rank 0 ends, and then the process exits. So
-    the same script runs on all ranks, and the code after this call runs on rank 0 alone.
+    the same script runs on all ranks, and only rank 0 runs the code after this call.
     """
     job = this_job()
     if isinstance(job, Follower):

@@ -35,11 +35,11 @@ class EngineStats:
     """Counts since the engine was made; running, waiting and pages are the state between two steps."""
 
     steps: int = 0
-    computed_tokens: int = 0  # tokens that went through the model, recomputation included
+    computed_tokens: int = 0  # tokens that went through the model, including recomputed ones
     prompt_tokens: int = 0  # of admitted requests
-    cached_tokens: int = 0  # of those, found in reused pages
+    cached_tokens: int = 0  # prompt tokens that were found in reused pages
     generated_tokens: int = 0
-    # By place among a request's drafts of one step: how many were verified, and how many of those were right, with all before them.
+    # By place among a request's drafts of one step: how many were verified, and how many were right together with all earlier ones.
     drafted_tokens: list[int] = field(default_factory=lambda: [0] * MAX_DRAFT_TOKENS)
     accepted_tokens: list[int] = field(default_factory=lambda: [0] * MAX_DRAFT_TOKENS)
     preemptions: int = 0
@@ -51,7 +51,7 @@ class EngineStats:
     pages_cached: int = 0
 
     def snapshot(self, scheduler: Scheduler) -> "EngineStats":
-        """A copy, with what the scheduler and its pool count."""
+        """Return a copy with the scheduler's and the pool's counts."""
         pool, speculation = scheduler.pool, scheduler.speculation
         return replace(
             self,
@@ -109,7 +109,7 @@ class Engine:
         self._deltas: list[Delta] = []  # for `step` to return; if Ctrl-C cuts it short, the next one returns them
         self._aborted: deque[int] = deque()  # appended by any thread, emptied between steps
         self._stats = EngineStats()
-        # Whether a call is at work; between two calls, whether something that is no Exception has cut the latest short.
+        # True during a call, and after a call that something other than an Exception has cut short.
         self._unsettled = False
         self._failures = 0  # in a row
 
@@ -142,7 +142,7 @@ class Engine:
     def step(self) -> list[Delta]:
         """Advance every running request: schedule, run, postprocess. Returns what the step added, request by request.
 
-        No Exception gets out of here. KeyboardInterrupt ends this call alone: the next one continues, and no token is lost or
+        No Exception gets out of here. KeyboardInterrupt ends only this call: the next one continues, and no token is lost or
         added twice.
         """
         with self._recovering():
@@ -164,9 +164,9 @@ class Engine:
                 self._postprocess(self._in_flight)
 
     def recover(self) -> None:
-        """Make scheduler and pool agree with what the requests hold, wherever an exception has cut a method short.
+        """Make scheduler and pool agree with the requests' page lists, wherever an exception has cut a method short.
 
-        Steps in flight are forgotten: what they have sampled has not been delivered, and is sampled again.
+        Steps in flight are forgotten. Their tokens have not been delivered, and are sampled again.
         """
         self._in_flight = None
         self.scheduler.recover(state.request for state in self._states.values())
@@ -178,7 +178,7 @@ class Engine:
             self._remove(state)
 
     def apply_aborts(self) -> list[Delta]:
-        """End the requests that were cancelled; their pages are free afterwards. Returns their deltas, after those of `drain`."""
+        """End the cancelled requests and free their pages. Returns their deltas, after the deltas of `drain`."""
         with self._recovering():
             self._end_aborted()
         return self._take_deltas()
@@ -295,7 +295,7 @@ class Engine:
 
     @contextmanager
     def _recovering(self) -> Iterator[None]:
-        """Around work that must not stay half done: recovers from an Exception of it, and first, if the latest was cut short."""
+        """Wrap work that must not stay half done: recover after an Exception, or first if the latest call was cut short."""
         if self._unsettled:
             self.recover()
         self._unsettled = True

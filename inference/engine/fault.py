@@ -1,4 +1,4 @@
-"""What is said about a fault: one line to the caller of the request that it ends, and a traceback to the log."""
+"""Reports of faults: one line to the caller of the request that ends, and a traceback to the log."""
 
 import logging
 from typing import TYPE_CHECKING
@@ -31,7 +31,7 @@ def log_fault(log: logging.Logger, message: str, *arguments: object) -> None:
 
 
 def device_fault(device: "torch.device") -> str | None:
-    """The error that every call to a GPU now gives, in one line; None if it works. Waits for the GPU.
+    """Return the error that every call to a GPU now gives, in one line; None if the GPU works. Waits for the GPU.
 
     Errors like too little memory pass. A kernel that reads a wrong address or fails an assertion ends the process's use of the GPU
     (CUDA Runtime API, cudaErrorIllegalAddress: "the process must be terminated and relaunched").

@@ -46,8 +46,8 @@ class Request:
     policy: SelectionPolicy | None = None  # an experiment with what DSA selects
     end_ids: tuple[int, ...] = ()  # the tokens that may not come among the first params.min_tokens ones
     grammar: Grammar | None = None  # params.structured_outputs, compiled
-    takes_likeliest: bool = field(init=False)  # each token is the likeliest by the model's logits, and no more is asked
-    samples_in_graph: bool = field(init=False)  # a grammar, temperature and noise choose them, and no more is asked
+    takes_likeliest: bool = field(init=False)  # asks only for the likeliest tokens by the model's logits
+    samples_in_graph: bool = field(init=False)  # only a grammar, temperature and noise choose its tokens
     # Starts as the prompt. RequestState.push appends each sampled token once it has arrived on the host.
     tokens: list[int] = field(default_factory=list)
     cache: CachePlace = field(default_factory=CachePlace)

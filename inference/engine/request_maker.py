@@ -1,4 +1,4 @@
-"""From what callers give to an LLM, a service or an engine to checked requests."""
+"""Makes checked requests from the arguments of an LLM's, a service's or an engine's callers."""
 
 import itertools
 import secrets

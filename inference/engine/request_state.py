@@ -46,8 +46,8 @@ class RequestState:
     def push(self, sample: Sample, recorder: SelectionRecorder, offset: int = 0) -> Delta:
         """Append a sampled token to the request, and decide whether it is the last one. offset: its place among the step's tokens.
 
-        Raises no Exception: whatever fails here, and the tokenizer's library raises plain Exception, ends this request with an
-        error and leaves the others of its step alone. After Ctrl-C the token has not come yet.
+        Raises no Exception: a failure (the tokenizer's library raises plain Exception) ends only this request, with an error.
+        After Ctrl-C the token counts as not yet arrived.
         """
         tokens, pieces = len(self.request.tokens), len(self._text)
         drafted = self._drafted
@@ -117,7 +117,7 @@ class RequestState:
         return self._delta(text, sample, selection)
 
     def _take_back(self, tokens: int, pieces: int) -> None:
-        """Leave this many tokens of the request, and pieces of its text, and what a decoder knows after them."""
+        """Keep only this many tokens of the request and pieces of its text, and set the decoder back to that state."""
         del self.request.tokens[tokens:], self._text[pieces:]
         count = self.request.output_count
         del self._logprobs[count:], self._selection[count:]
@@ -136,7 +136,7 @@ class RequestState:
         return self._through_stops(text) if self.request.params.stop else text
 
     def _flush(self) -> str:
-        """The text that was held back, once the request ends. It is no part of the answer if a stop string has ended it."""
+        """Return the held-back text once the request ends. After a stop string it is not part of the answer."""
         if self.finish_reason is None or self._decoder is None or isinstance(self.stop_reason, str):
             return ""
         text = self._through_stops(_named("the detokenizer", self._decoder.finish))
@@ -163,7 +163,7 @@ class RequestState:
         )
 
     def _selected_fraction(self) -> float:
-        """How much of their contexts the queries of the generated tokens have attended to."""
+        """Return the share of their contexts that the generated tokens' queries have attended to."""
         prompt, topk, policy = len(self.request.prompt), self.index_topk, self.request.policy
         contexts = range(prompt, prompt + self.request.output_count)
         if policy is None:
@@ -188,7 +188,7 @@ class RequestState:
 
 
 def _named(what: str, work: Callable[[], T]) -> T:
-    """The result of the work. Its exception becomes a Fault that says what has failed."""
+    """Return the result of `work`. Its exception becomes a Fault that names what has failed."""
     try:
         return work()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Whether a model fits in memory, how many cache pages fit beside it, and the engine's limits that follow."""
+"""Checks that a model fits in memory, counts the cache pages that fit next to it, and resolves the engine's limits."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -80,7 +80,7 @@ def resolve_limits(
 
 
 def count_pages(budget: CacheBudget, model: Transformer, ranks: int = 1) -> int:
-    """How many pages this rank has memory for, beside the weights and the largest step, unless the budget says how many."""
+    """Return the number of pages that fit next to the weights and the largest step, unless the budget fixes it."""
     config, precision, device = model.config, model.compute.precision, model.compute.device
     mtp = model.mtp is not None
     step_bytes = measure_largest_step(model, budget, ranks)
@@ -93,7 +93,7 @@ def count_pages(budget: CacheBudget, model: Transformer, ranks: int = 1) -> int:
 
 
 def record_bytes(config: ModelConfig, budget: CacheBudget, mtp: bool) -> int:
-    """What recording the selections of decodes can take on a GPU."""
+    """Return the most bytes of a GPU that recorded selections of decodes can take."""
     rows = most_rows(budget.max_sequences, budget.max_batch_tokens, mtp)
     buckets = len(batch_buckets(rows)) * len(context_buckets(config.index_topk, budget.max_model_len))
     return most_bytes(rows, buckets, config.num_hidden_layers, config.index_topk)
@@ -155,8 +155,8 @@ def pages_in_memory(
 ) -> int:
     """How many pages to allocate by default. ValueError if not even one page fits.
 
-    On a GPU: what remains of `memory_fraction` of its memory beside what is allocated already (the weights) and the `step_bytes`
-    that a step allocates. On a CPU: that fraction of the memory now available, divided among the job's `ranks`, but no more than
+    On a GPU: `memory_fraction` of its memory, less the memory already allocated (the weights) and the `step_bytes` that a step
+    allocates. On a CPU: that fraction of the memory now available, divided among the job's `ranks`, but no more than
     a few full contexts.
     """
     if not 0 < memory_fraction <= 1:

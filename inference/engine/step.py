@@ -1,7 +1,7 @@
 """One step of the engine from its launch on the device to its tokens on the host, and to the drafts for the next step.
 
-A runner launches a batch and returns a Step, which samples it on the device. InFlightStep is the engine's side: what of the step
-has been done by now, and which requests end by what fails in it.
+A runner launches a batch and returns a Step, which samples it on the device. InFlightStep is the engine's side: it tracks how far
+the step has come, and keeps the error of a failed forward pass.
 """
 
 import logging
@@ -26,11 +26,11 @@ class Sampled(Protocol):
     """A step's tokens on their way to the host."""
 
     def read(self) -> list[list[Sample]]:
-        """Wait for the tokens: those of each sampling request."""
+        """Wait for each sampling request's tokens."""
 
 
 class Choices(NamedTuple):
-    """What the draft layer goes on from after a step, all on the device."""
+    """The draft layer's inputs from a step's sampling, all on the device."""
 
     tokens: torch.Tensor  # int64 [N], for each of the step's rows of logits
     accepted: (
@@ -44,17 +44,17 @@ Share = Callable[[Choices], AbstractContextManager[Choices]]
 
 
 class ModelRunner(Protocol):
-    """What the engine needs of a runner: runner.Runner on one rank, distributed.leading_runner's LeadingRunner on several."""
+    """The runner that the engine drives: runner.Runner on one rank, distributed.leading_runner's LeadingRunner on several."""
 
     @property
     def supports_async_scheduling(self) -> bool:
-        """Whether a step of decodes may take its tokens from the device, where the step before has left them.
+        """Tell whether a step of decodes may take its tokens from the device, where the step before has left them.
 
         The engine may then launch it before it has read them. See Batch.sampled_rows.
         """
 
     def is_quick(self, batch: Batch) -> bool:
-        """Whether a step of decodes would be launched so quickly that tokens of earlier steps may wait for that.
+        """Tell whether a step of decodes launches fast enough that earlier steps' tokens may wait for the launch.
 
         Without its graph a launch takes the host longer than the device. Asked only if asynchronous scheduling is supported.
         """
@@ -63,7 +63,7 @@ class ModelRunner(Protocol):
         """Launch a step."""
 
     def device_fault(self) -> str | None:
-        """Why the device can compute nothing any more, for example after a kernel's access to a wrong address; None if it can.
+        """Return why the GPU has failed, for example by a kernel's access to a wrong address; None if it works.
 
         Waits for the device.
         """
@@ -106,12 +106,12 @@ class Step(ABC):
     There are four ways to sample it; runners add graphs and the draft layer.
 
     1. The likeliest tokens that the step's graph has found, if the requests take them.
-    2. Another graph, if they need masks of grammars, temperatures and noise, and no more.
+    2. Another graph, if they need only masks of grammars, temperatures and noise.
     3. The sampler, for all requests at once.
     4. The sampler, request by request, if sampling them together has raised.
 
-    An exception may be of any type, since CUDA, compilers of kernels and the grammar engine have their own: so every Exception is
-    caught here, logged, and ends the requests that it concerns and no others.
+    CUDA, compilers of kernels and the grammar engine have exceptions of their own. So every Exception is caught here and logged,
+    and ends only the requests that it concerns.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Step(ABC):
         return self._sampled
 
     def choices(self) -> Choices:
-        """What the sampled tokens are for the draft layer."""
+        """Return the sampled tokens as the draft layer's inputs."""
         if self.takes_likeliest:
             return self._likeliest_choices()
         sampled = self._sampled
@@ -270,7 +270,7 @@ class InFlightStep:
 
     @property
     def staged(self) -> bool:
-        """Whether the device has kept the sampled tokens, from where a following step can take them."""
+        """Tell whether the device has kept the sampled tokens, from where a following step can take them."""
         return self._step is not None and self._step.staged
 
     @property

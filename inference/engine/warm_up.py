@@ -20,7 +20,7 @@ _RUNS = 3  # the first one runs without graphs, the second captures the step, th
 
 
 def capture_first_graphs(engine: Engine, graphs: DecodeGraphs | None) -> None:
-    """With `auto`'s drafts and with none, greedy and sampled. For one request also with one draft and at answers' ends.
+    """Capture steps with `auto`'s drafts and without, greedy and sampled; for one request also with one draft and at answers' ends.
 
     graphs: of the engine's runner; None: it has none. On several ranks, each captures the graphs of its own in the same steps.
     """

@@ -84,7 +84,7 @@ def create_app(
 
 
 async def _stop(service: Service) -> None:
-    """In a daemon thread: the interpreter waits for those of `asyncio.to_thread`, and a step of the engine may never end."""
+    """Stop in a daemon thread: the interpreter would wait for a thread of `asyncio.to_thread`, and a step may never end."""
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
 
     def stop() -> None:

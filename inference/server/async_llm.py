@@ -16,7 +16,7 @@ from ..params import SamplingParams
 from ..prompts import Conversation, Prompt, is_conversation
 from .service.service import Service
 
-_NO_DEADLINE = 30 * 24 * 3600.0  # seconds: whoever does not want to wait cancels the task
+_NO_DEADLINE = 30 * 24 * 3600.0  # seconds: a caller that does not want to wait cancels the task
 
 
 class AsyncLLM:
@@ -26,7 +26,7 @@ class AsyncLLM:
             answers = await asyncio.gather(llm.generate("…"), llm.chat([{"role": "user", "content": "…"}]))
             async for delta in llm.stream("…"): ...
 
-    The methods are those of `LLM`. Cancelling a task, or leaving a stream, cancels its requests. All coroutines belong to one event
+    It has `LLM`'s methods. Cancelling a task, or leaving a stream, cancels its requests. All coroutines belong to one event
     loop. The LLM itself is in use meanwhile: its own calls that run the engine raise RuntimeError.
     """
 
@@ -47,7 +47,7 @@ class AsyncLLM:
         inspect: bool = False,
         policy: SelectionPolicy | None = None,
     ) -> list[Completion]:
-        """As `LLM.generate`."""
+        """Like `LLM.generate`."""
         requests = await asyncio.to_thread(self.llm.requests.make, prompts, params, inspect, policy)
         return await self._complete(requests)
 
@@ -58,7 +58,7 @@ class AsyncLLM:
         inspect: bool = False,
         policy: SelectionPolicy | None = None,
     ) -> AsyncGenerator[Delta, None]:
-        """As `LLM.stream`, but errors come with the first Delta."""
+        """Like `LLM.stream`, but errors come with the first Delta."""
         request = await asyncio.to_thread(self.llm.requests.make_one, prompt, params, inspect, policy)
         async with aclosing(self._deltas(request)) as deltas:
             async for delta in deltas:
@@ -95,7 +95,7 @@ class AsyncLLM:
         inspect: bool = False,
         policy: SelectionPolicy | None = None,
     ) -> ChatCompletion | list[ChatCompletion]:
-        """As `LLM.chat`."""
+        """Like `LLM.chat`."""
         rest = (params, thinking, tools, inspect, policy)
         if is_conversation(messages):
             request = await asyncio.to_thread(self.llm.requests.make_one_chat, messages, *rest)
@@ -113,7 +113,7 @@ class AsyncLLM:
         inspect: bool = False,
         policy: SelectionPolicy | None = None,
     ) -> AsyncGenerator[ChatDelta, None]:
-        """As `LLM.stream_chat`, but errors come with the first delta."""
+        """Like `LLM.stream_chat`, but errors come with the first delta."""
         rest = (messages, params, thinking, tools, inspect, policy)
         request = await asyncio.to_thread(self.llm.requests.make_one_chat, *rest)
         reader = ChatReader(thinking, tools)
@@ -122,7 +122,7 @@ class AsyncLLM:
                 yield reader.read(delta)
 
     def stats(self) -> EngineStats:
-        """As `LLM.stats`, after the latest step."""
+        """Like `LLM.stats`, after the latest step."""
         return self._service.stats().engine
 
     async def close(self) -> None:

@@ -17,7 +17,7 @@ def fill_synthetic_caches(
 ) -> None:
     """Write a random latent and index key to every slot of every layer, in the caches' precision.
 
-    They depend on the seed and the kind of device alone, so that the caches of several ranks agree, as real ones do. ValueError if
+    They depend only on the seed and the kind of device, so that the caches of several ranks agree, as real ones do. ValueError if
     the caches are checked.
     """
     if any(cache.stamps for cache in caches):

@@ -135,10 +135,10 @@ def run(
 ) -> tuple[list[Answer], Counter[str]]:
     """The answers, and what happened. disturb: also cancel and preempt."""
     limits = dict(limits)
-    count = limits.pop("threads")
+    count, drafts = limits.pop("threads"), limits.pop("speculative_tokens", 0)
     config, precision, device = model.config, model.compute.precision, model.compute.device
     longest = max(len(each.prompt) + (each.params.max_tokens or 0) for each in asked)
-    resolved = resolve_limits(config, precision, device, EngineConfig(max_model_len=max(longest, 2), **limits))
+    resolved = resolve_limits(config, precision, device, EngineConfig(max_model_len=max(longest, 2), **limits), drafts)
     runner = make_runner(model, config, precision, resolved, device)
     hashes, engine = RowHashes(runner), Engine(runner, config, resolved)
     answers = [Answer() for _ in asked]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from deepseek_v32.inference.text.errors import MessageError
 from deepseek_v32.inference.text.messages import encode_messages, v32_pieces
 from deepseek_v32.inference.text.tokenizer import Special
+from deepseek_v32.kernels.errors import ArgumentError
 from support.tokenizers import BOS, EOS, MARKUP, PAD, definition, make_tokenizer
 
 # A template like V3.2-Exp's, after the description of its format.
@@ -226,7 +227,7 @@ def test_the_checkpoint_or_the_caller_chooses_the_format():
     talk = [user("Hi")]
     assert encode_messages(talk, EXP) == encode_messages(talk, EXP, chat_format="v3.2-exp")
     assert encode_messages(talk, EXP, chat_format="v3.2") == encode_messages(talk, PLAIN)
-    with pytest.raises(MessageError, match="no chat template"):
+    with pytest.raises(ArgumentError, match="no chat template"):
         encode_messages(talk, PLAIN, chat_format="v3.2-exp")
 
 

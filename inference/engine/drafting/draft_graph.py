@@ -1,6 +1,6 @@
 """The MTP layer's passes after a step of decodes, as CUDA graphs: one for each bucket of rows, requests and drafts.
 
-A graph reads what the step's own graph has left in place: positions, slots, block table and hidden states.
+A graph reads tensors of the step's own graph: positions, slots, block table and hidden states.
 """
 
 from bisect import bisect_left
@@ -59,7 +59,7 @@ class DraftGraphs:
     def run(
         self, batch: Batch, bucket: Bucket, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise
     ) -> None:
-        """Draft after a step that `bucket` has run. The tensors are those of Choices."""
+        """Draft after a step that `bucket` has run. Tensors as in Choices."""
         key = (bucket, self._size(batch), noise.random)
         if key not in self._sampled:
             inputs = DraftInputs(bucket.inputs.batch, key[1].requests, noise.random, self._graphs.device)
@@ -96,7 +96,7 @@ class _Size(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether no step has fewer requests."""
+        """Tell whether no step has fewer requests."""
         return self.requests <= 2
 
 

@@ -85,7 +85,7 @@ def first_logit_rows(batch: Batch) -> list[int]:
 
 
 def longest_context(batch: Batch) -> int:
-    """Of a request that samples, in the last pass after the step."""
+    """Return the longest context of a sampling request in the last pass after the step."""
     rows = zip(batch.starts, batch.counts, batch.logit_counts, strict=True)
     longest = max((start + count for start, count, logits in rows if logits), default=0)
     return longest + max((batch.draft_tokens or 1) - 1, 0)

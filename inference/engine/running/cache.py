@@ -1,4 +1,4 @@
-"""The cache tensors behind the pages: shapes and byte layouts.
+"""The cache tensors that hold the pages: shapes and byte layouts.
 
 fp8, per token and layer (sizes of the released model):
     latent  656 B: 512 e4m3 latent dims | 4 fp32 scales, one per 128 dims | 64 bf16 rope dims, rotated
@@ -16,7 +16,7 @@ from ....model.config import FP8_BLOCK, ModelConfig, Precision
 from ....model.metadata import PAGE_SIZE, LayerCache
 from ...extensions import attached
 
-SCRATCH_PAGES = 1  # beyond those of the page pool: the padding rows of decode graphs write there
+SCRATCH_PAGES = 1  # in addition to the pool's pages: the padding rows of decode graphs write there
 
 
 def row_layout(config: ModelConfig, precision: Precision) -> tuple[torch.dtype, int, int]:
@@ -32,7 +32,7 @@ def row_layout(config: ModelConfig, precision: Precision) -> tuple[torch.dtype, 
 def bytes_per_page(config: ModelConfig, precision: Precision, mtp: bool = False, observers: Sequence[str] = ()) -> int:
     """Bytes of one page over all layers: 64 × 48,068 for the released model in fp8, 64 × 48,856 with the MTP layer.
 
-    observers: names, as in Limits; what they keep for each page counts, too.
+    observers: names, as in Limits; their bytes for each page count, too.
     """
     dtype, latent, index = row_layout(config, precision)
     layers = config.num_hidden_layers + mtp
@@ -49,7 +49,7 @@ def allocate(
 ) -> list[LayerCache]:
     """One LayerCache per layer, [P, 64, 1, row], uninitialised: nothing may read a slot that no token has written.
 
-    mtp: that of the MTP layer is the last.
+    mtp: the MTP layer's is the last one.
     """
     dtype, latent, index = row_layout(config, precision)
 

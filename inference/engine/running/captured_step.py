@@ -1,4 +1,4 @@
-"""Work that is repeated: run as it is at first, captured as a CUDA graph the second time, and replayed from then on."""
+"""Repeated work: it runs without a graph at first, is captured as a CUDA graph the second time, and is replayed from then on."""
 
 import gc
 import logging
@@ -29,7 +29,7 @@ def _capture_stream(device: torch.device) -> torch.cuda.Stream:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Without the garbage collector: it may find the graphs of an engine that is gone, and to free them cuts a capture short."""
+    """Turn the garbage collector off: if it freed the graphs of an engine that is gone, it would end a capture."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -40,7 +40,7 @@ def _no_collection() -> Iterator[None]:
 
 
 class GraphMemory:
-    """The memory that the graphs of a runner share, because only one of them runs at a time. On a CPU there are no graphs."""
+    """Memory shared by a runner's graphs, of which only one runs at a time. On a CPU there are no graphs."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -90,7 +90,7 @@ def _record(graph: torch.cuda.CUDAGraph, step: Callable[[], T]) -> T:
 class CapturedStep(Generic[T]):
     """A step that reads and writes tensors that stay in place.
 
-    It is not captured before it runs a second time: capturing takes several times as long as running, other answers wait for both,
+    It is captured when it runs a second time: capturing takes several times as long as running, other answers wait for both,
     and many steps never come again. If a capture fails, for lack of memory for example, the step runs as it is, and is captured
     later; after a second failure it is left without a graph.
     """
@@ -107,7 +107,7 @@ class CapturedStep(Generic[T]):
 
     @property
     def is_given_up(self) -> bool:
-        """Whether it stays without a graph."""
+        """Tell whether the step stays without a graph."""
         return self._failures >= _MOST_FAILURES
 
     def run(self, may_capture: bool = True) -> T:

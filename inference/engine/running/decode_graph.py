@@ -1,8 +1,8 @@
 """Decode steps as CUDA graphs: one for each bucket of batch size and context length, captured when needed a second time.
 
-A step of B decodes runs in the smallest bucket that holds it. One with drafts to verify has as many rows as tokens. Its bucket has
-room for as many drafts of each request in the bucket of the number of requests: so few graphs serve answers that end one by one and
-numbers of drafts that change. Rows past the step's own are padding: one token each, in a scratch page that belongs to no request.
+A step of B decodes runs in the smallest bucket that holds it. A step that verifies drafts has a row for each token. Its bucket has
+room for the same number of drafts for every request that the bucket could hold. So few graphs serve answers that end one by one
+and changing numbers of drafts. Rows past the step's own are padding: one token each, in a scratch page that belongs to no request.
 `DecodeInputs` holds what changes from step to step. The kernels read lengths on the device, so a graph stays valid as they grow.
 """
 
@@ -31,7 +31,7 @@ _FIRST_CONTEXT = 4096  # tokens; each further bucket of contexts is four times a
 
 
 def can_capture(model: object) -> bool:
-    """Whether the model's decode steps can be CUDA graphs: no operation that they call makes the host wait for the GPU."""
+    """Tell whether the model's decode steps can be CUDA graphs: no operation of them may make the host wait for the GPU."""
     if not isinstance(model, Transformer):
         return False
     compute = model.compute
@@ -60,13 +60,13 @@ def context_buckets(topk: int, longest: int) -> list[int]:
 
 @dataclass(eq=False)
 class Bucket:
-    """The step of a bucket, with what it reads and writes."""
+    """A bucket's step, with its inputs and outputs."""
 
     inputs: DecodeInputs
     record: DecodeRecord | None
     greedy: GreedyTokens
     step: CapturedStep[_Outputs]
-    # What the bucket's step has left. Once it is captured these tensors stay in place; the memory of logits is every bucket's.
+    # Outputs of the bucket's latest step. Once captured, these tensors stay in place; all buckets share the logits' memory.
     logits: torch.Tensor | None = None  # fp32 [rows, vocab]
     hidden: torch.Tensor | None = None  # [rows, D], if `forward` returns hidden states
     is_new: bool = True  # the step had no graph before it ran
@@ -134,7 +134,7 @@ class DecodeGraphs:
         return bucket
 
     def is_quick(self, batch: Batch, recorded: bool) -> bool:
-        """Whether the step's bucket has a graph, or has been given up and will never have one. recorded: with selections."""
+        """Tell whether the step's bucket has a graph, or has been given up and will never have one. recorded: with selections."""
         bucket = self._buckets.get(self._bucket(batch, recorded))
         return bucket is not None and (bucket.step.is_captured or bucket.step.is_given_up)
 
@@ -144,7 +144,7 @@ class DecodeGraphs:
         return rows, self.contexts[bisect_left(self.contexts, longest)], recorded
 
     def _rows(self, requests: int, tokens: int, drafts: int) -> int:
-        """Those of a step's bucket. drafts: the most that it verifies or makes for a request."""
+        """Return the rows of a step's bucket. drafts: the most that the step verifies or makes for a request."""
         if drafts:
             whole = self.batches[bisect_left(self.batches, requests)] * (1 + drafts)
             rows = self.batches[min(bisect_left(self.batches, whole), len(self.batches) - 1)]
@@ -161,7 +161,7 @@ class DecodeGraphs:
         return Bucket(inputs, record, greedy, step)
 
     def _step(self, inputs: DecodeInputs, record: DecodeRecord | None, greedy: GreedyTokens) -> _Outputs:
-        """One forward pass. Each layer writes what it selects to the record, which every replay overwrites."""
+        """Run one forward pass. Each layer writes its selection to the record, which every replay overwrites."""
         given = inputs.read(greedy.given)
         if record is not None:
             given = given._replace(metadata=replace(given.metadata, selections=record.device))
@@ -173,7 +173,7 @@ class DecodeGraphs:
         return outputs
 
     def _outputs(self, found: torch.Tensor | tuple[torch.Tensor, torch.Tensor]) -> _Outputs:
-        """The logits, in memory that all graphs share: there are many, and 64 rows of the released model's are 33 MB."""
+        """Copy the logits to memory that all graphs share: there are many graphs, and 64 rows of the released model are 33 MB."""
         logits, hidden = (found, None) if isinstance(found, torch.Tensor) else found
         if self._logits is None:
             self._logits = logits.new_empty(self.batches[-1], logits.shape[1])

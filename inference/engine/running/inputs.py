@@ -13,7 +13,7 @@ from ..request import Request
 from ..scheduling.batch import Batch
 
 TOKEN_PLACES = 4  # steps in the ring of chosen tokens (sampling/graph_tokens.py); at most two of them are unread
-SCRATCH_PLACE = TOKEN_PLACES  # where steps write whose tokens are not read
+SCRATCH_PLACE = TOKEN_PLACES  # place for steps whose tokens are not read
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class Inputs(NamedTuple):
 
 
 class StagedTokens:
-    """Tokens on the device that the host does not wait for: those that the previous step has sampled, and its drafts."""
+    """Tokens on the device that the host does not wait for: the previous step's sampled tokens and its drafts."""
 
     def __init__(self, max_sequences: int, device: torch.device) -> None:
         self.device = device
@@ -102,7 +102,7 @@ def prepare(
 
 
 def draft_places(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-    """int64 [n] each: the rows of a step whose tokens are drafts, and where those lie in the flattened table of drafts."""
+    """Return a step's rows whose tokens are drafts, and the drafts' places in the flattened table of drafts, int64 [n] each."""
     rows: list[int] = []
     sources: list[int] = []
     end = 0

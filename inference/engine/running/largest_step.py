@@ -1,4 +1,4 @@
-"""The largest step that the limits allow: what memory it takes, measured by running it, which also warms kernels up."""
+"""Runs the largest step that the limits allow, to measure its memory and to warm kernels up."""
 
 from dataclasses import replace
 
@@ -52,8 +52,8 @@ def measure_largest_step(model: Transformer, budget: CacheBudget, ranks: int = 1
 def warm_up_logits(model: Transformer, most: int) -> None:
     """Logits of 1 to `most` rows, many numbers above 64 left out.
 
-    Beside running answers, the first step with 5, 9, 17 and 33 rows took 11 to 25 ms longer than others on the busy host of an
-    H200: most likely a library chooses its kernel by that number and loads it when it is first called.
+    During running answers, the first step with 5, 9, 17 and 33 rows took 11 to 25 ms longer than others on the busy host of an
+    H200. Most likely a library chooses its kernel by that number and loads it at the first call.
     """
     hidden = torch.zeros(most, model.config.hidden_size, dtype=model.compute.dtype, device=model.compute.device)
     for rows in sorted({*range(1, min(most, 64) + 1), *batch_buckets(most)}):

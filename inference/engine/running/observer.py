@@ -46,7 +46,7 @@ class StepObserver:
     words = 0  # int64 numbers that steps with CUDA graphs carry for it next to their inputs
 
     def allows_graph(self, batch: Batch) -> bool:
-        """Whether a step of decodes may run as a CUDA graph."""
+        """Tell whether a step of decodes may run as a CUDA graph."""
         return not self.by_layer
 
     def plan(self, batch: Batch, in_graph: bool) -> Plan:

@@ -28,10 +28,10 @@ from .selection import DecodeRecord, SelectionRecorder
 
 
 class Threads:
-    """All cores for steps with prompt tokens, which keep all of them busy; one fewer for decodes alone.
+    """Uses all cores for steps with prompt tokens, which keep them busy, and one fewer for steps with only decodes.
 
-    Idle OpenMP threads spin. On two cores, streaming ran at 67 % of the engine's own speed beside two such threads, at 98 % beside
-    one; a prompt takes 1.6 to 1.9 times as long with one.
+    Idle OpenMP threads spin. On two cores, streaming ran at 67 % of the engine's own speed with two such threads, at 98 % with one;
+    a prompt takes 1.6 to 1.9 times as long with one.
     """
 
     def __init__(self, cores: int) -> None:
@@ -102,7 +102,7 @@ class Runner:
         return self.observers.errors(requests)
 
     def free_graphs(self) -> None:
-        """Free the CUDA graphs, whoever still holds this runner: a group of ranks waits at its end for collectives in graphs."""
+        """Free the CUDA graphs, because a group of ranks waits at its end for collectives in graphs."""
         for graphs in (self.graphs, self.draft_graphs, self.sampling_graphs):
             if graphs is not None:
                 graphs.free()
@@ -119,7 +119,7 @@ class Runner:
         plans: Sequence[Plan] | None = None,
         share: Share | None = None,
     ) -> Step:
-        """As ModelRunner.run. recorder: None: of the requests' selections. plans: None: this rank's own. share: see Step."""
+        """Like ModelRunner.run. recorder: None: of the requests' selections. plans: None: this rank's own. share: see Step."""
         if self._threads is not None:
             self._threads.use(batch)
         before = None if self._open is None else self._open()
@@ -160,7 +160,7 @@ class Runner:
         return EagerStep(self, batch, logits, recorder, rows, share)
 
     def _decode_record(self, batch: Batch) -> DecodeRecord | None:
-        """Where the selectors write what a step of decodes selects; None if the step reports its selections layer by layer."""
+        """Return the record for a decode step's selections; None if the step reports its selections layer by layer."""
         model = self.model
         if not isinstance(model, Transformer) or self.observers.by_layer or is_traced():
             return None

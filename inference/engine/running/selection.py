@@ -21,7 +21,7 @@ _TYPES = {torch.int32: "<i4", torch.int64: "<i8"}
 _SHARED_BYTES = 1 << 20  # of a record: from here on, records of several sizes share their memory
 
 _Place = tuple[Request, int]
-# A few recorded rows: whose they are, the layer, and int32 [R, K] positions, padded with -1; the bits of the fp32 [R, K] scores, if
+# A few recorded rows: their requests, the layer, and int32 [R, K] positions, padded with -1; the bits of the fp32 [R, K] scores, if
 # the layer selected; the bits of the fp32 [R, H] mass, if it is measured.
 _Part = tuple[dict[int, _Place], int, list[torch.Tensor | None]]
 
@@ -55,7 +55,7 @@ class SelectionRecorder:
 
     @property
     def is_active(self) -> bool:
-        """Whether a request asks for its selections. If none does, recording costs nothing."""
+        """Tell whether a request asks for its selections. If none does, recording costs nothing."""
         return bool(self._rows)
 
     def decodes(self, values: np.ndarray) -> None:
@@ -71,7 +71,7 @@ class SelectionRecorder:
                 self._error = Fault(_RECORDING, error)
 
     def of(self, request: Request, offset: int = 0, drafted: bool = False) -> TokenSelection | None:
-        """The selection for the request's token at `offset` among those of the step, after these have been read.
+        """Return the selection for the request's token at `offset` among the step's tokens, after these have been read.
 
         Called before the next step but one is launched. drafted: see TokenSelection. Raises Fault if recording has failed.
         """
@@ -177,10 +177,10 @@ class IgnoredSelections(SelectionRecorder):
 
 
 class DecodeRecords:
-    """The records of a runner's buckets. Those of large steps share their memory: each row of 61 layers takes 1 MB.
+    """The records of a runner's buckets. Records of large steps share their memory: each row of 61 layers takes 1 MB.
 
-    The device's memory is what the largest step needs, from the first large step on. The pinned memory of the host grows with what
-    is recorded: it is at most four times the rows of the largest recorded step.
+    From the first large step on, the device's memory has the size of the largest step. The host's pinned memory grows with the
+    recorded steps: it has at most four times the rows of the largest one.
     """
 
     def __init__(self, rows: int, layers: int, topk: int, device: torch.device) -> None:

@@ -1,4 +1,4 @@
-"""What requests demand of their next token: logit_bias, min_tokens and structured outputs, on the logits of a step."""
+"""Constraints on requests' next tokens: logit_bias, min_tokens and structured outputs, applied to a step's logits."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -59,7 +59,7 @@ def _bits(device: torch.device) -> torch.Tensor:
 
 
 def _is_early(row: Row) -> bool:
-    """Whether no end token may come. A grammar has the last word: when it is complete, nothing else may come."""
+    """Tell whether no end token may come. A grammar has precedence: once it is complete, only an end token may come."""
     return row.request.grammar is None and not may_end(row.request, row.offset)
 
 
@@ -84,7 +84,7 @@ def make_masks(requests: Sequence[Request], vocab: int, pinned: bool) -> torch.T
 
 
 def write_masks(requests: Sequence[Request], masks: Sequence[Mask]) -> None:
-    """As `make_masks`, into given masks, which hold EVERY. A request without a grammar may take every token.
+    """Like `make_masks`, into given masks, which hold EVERY. A request without a grammar may take every token.
 
     One thread makes them. On the idle host of an H200, steps of 32 requests with a schema took 0.85 ms so, and 1.5, 1.8 and 1.9 ms
     when the grammar engine's pool of 1, 2 and 4 threads made the masks while this thread turned tokens into text: for so little
@@ -95,7 +95,7 @@ def write_masks(requests: Sequence[Request], masks: Sequence[Mask]) -> None:
 
 
 def write_needed_masks(requests: Sequence[Request], masks: Sequence[Mask], likeliest: LikeliestTokens) -> bool:
-    """As `write_masks`, if a request may not take the likeliest token of its row: else False, and the masks hold anything.
+    """Like `write_masks`, if a request may not take the likeliest token of its row: else False, and the masks hold anything.
 
     While those tokens are still to arrive, masks are made. From then on a request whose likeliest token may come gets a mask of
     every token: the likeliest one is the same under it, and to ask the grammar about one token takes a tenth of the time.
@@ -114,7 +114,7 @@ def write_needed_masks(requests: Sequence[Request], masks: Sequence[Mask], likel
 
 
 def may_end(request: Request, offset: int = 0) -> bool:
-    """Whether min_tokens have come. offset: tokens before the row in question that are drafts of its step."""
+    """Tell whether min_tokens have come. offset: tokens before the row in question that are drafts of its step."""
     least = request.params.min_tokens
     return not least or request.output_count + max(request.cache.pending - 1, 0) + offset >= least
 

@@ -1,4 +1,4 @@
-"""What penalties and filters make of logits, before a token is drawn."""
+"""Penalties and filters on logits, before a token is drawn."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

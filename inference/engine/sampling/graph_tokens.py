@@ -123,7 +123,7 @@ class GreedySample:
         return values
 
     def read(self) -> list[list[Sample]]:
-        """As SampledTokens.read."""
+        """Like SampledTokens.read."""
         if self._arrived is not None:
             self._arrived.synchronize()
         rows = sum(self.counts)

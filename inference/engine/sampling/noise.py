@@ -1,7 +1,7 @@
 """Stateless random numbers: Gumbel noise for (seed, place in the output, token id), the same wherever it is needed.
 
-A token drawn as argmax(scores + Gumbel noise) has the distribution softmax(scores) (Gumbel, 1954). Whoever draws from other scores
-with the same noise mostly draws the same token: so the draft layer's guess agrees with the model's choice as often as both are
+A token drawn as argmax(scores + Gumbel noise) has the distribution softmax(scores) (Gumbel, 1954). A draw from other scores
+with the same noise mostly gives the same token. So the draft layer's guess agrees with the model's choice as often as both are
 sure, and never changes that choice (a coupling; in rejection sampling the choice would depend on the guess).
 """
 
@@ -16,7 +16,7 @@ _GAMMA, _FIRST, _SECOND = (value - 2**64 for value in (0x9E3779B97F4A7C15, 0xBF5
 def gumbel(seeds: torch.Tensor, positions: torch.Tensor, vocab: int) -> torch.Tensor:
     """float64 [N, vocab]: row i is the noise for place ``positions[i]`` of an output with ``seeds[i]``, int64 [N] each.
 
-    Torch operations alone, which do not wait for a GPU and can be captured in a graph.
+    Uses only torch operations, which do not wait for a GPU and can be captured in a graph.
     """
     keys = _mix(_mix(seeds.clone()) + (positions + 1) * _GAMMA)
     steps = torch.arange(1, vocab + 1, device=seeds.device) * _GAMMA
@@ -32,7 +32,7 @@ def signed(seed: int) -> int:
 
 
 class DraftNoise(NamedTuple):
-    """How tokens of M requests are drawn without penalties and filters: the guesses of the draft layer, and in graphs."""
+    """Settings for drawing tokens of M requests without penalties and filters: for the draft layer's guesses, and in graphs."""
 
     random: bool  # whether any request is not greedy
     temperatures: torch.Tensor  # float64 [M] on the device; 0 is greedy

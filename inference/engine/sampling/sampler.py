@@ -5,9 +5,9 @@ temperature, min_p, top_k and top_p apply. Randomness has no state: a token is t
 request's seed, the token's place in the output, and its id. So it is the same whatever else is in the batch, and again after a
 preemption.
 
-A request may have drafts: guesses of its next tokens, which the step has computed behind its last token. Each of its rows of logits
-is sampled as if the drafts before it were the request's tokens. They are, as far as each draft is the token that was sampled
-before it; from the first that is not, drafts and rows are dropped. So the tokens are those of steps without drafts.
+A request may have drafts: guesses of its next tokens, which the step has computed after its last token. Each of its rows of logits
+is sampled as if the drafts before it were the request's tokens. This holds up to the first draft that differs from the token
+sampled in its place; from there on drafts and rows are dropped. So steps with drafts give the same tokens as steps without.
 """
 
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ class SampledTokens:
     _arrived: torch.cuda.Event | None  # when the tensors on the host are complete; None: they are already
 
     def read(self) -> list[list[Sample]]:
-        """Wait for the tokens: those of each request. A row with a NaN, with +inf, or with nothing above −inf gives an error."""
+        """Wait for each request's tokens. A row with a NaN, with +inf, or with nothing above −inf gives an error."""
         if self._arrived is not None:
             self._arrived.synchronize()
         values, count = self._result.tolist(), len(self.tokens)
@@ -96,7 +96,7 @@ class SampledTokens:
 
 
 def ill_logits(request: Request, offset: int) -> Sample:
-    """In place of the request's token at `offset` among those of the step."""
+    """Make the error that takes the place of the request's token at `offset` among the step's tokens."""
     return Sample(error=f"the model's logits for position {len(request.tokens) + offset} are not finite numbers")
 
 
@@ -112,14 +112,14 @@ def needs_host_sync(params: SamplingParams) -> bool:
 
 
 def noise_key(row: Row) -> tuple[int, int]:
-    """What a row's noise is made from: the seed, and the place in the output, behind pending tokens but for this step's own."""
+    """Return the seed and the place in the output that a row's noise depends on. Earlier steps' pending tokens count."""
     request = row.request
     return signed(request.seed), request.output_count + max(request.cache.pending - 1, 0) + row.offset
 
 
 @torch.inference_mode()
 def sample_tokens(logits: torch.Tensor, requests: Sequence[Request], drafts: Drafts | None = None) -> SampledTokens:
-    """As `sample`, but a GPU is not waited for, unless a request has `needs_host_sync`.
+    """Like `sample`, but a GPU is not waited for, unless a request has `needs_host_sync`.
 
     A request has one row, and one more for each of its drafts. Its first token is the last of its pending ones, or the next one if
     none is pending.
@@ -155,7 +155,7 @@ def sample_tokens(logits: torch.Tensor, requests: Sequence[Request], drafts: Dra
 
 
 def draft_noise(requests: Sequence[Request], device: torch.device) -> DraftNoise:
-    """For the guesses that follow the tokens that a step samples for these requests."""
+    """Return the noise for the guesses that follow a step's sampled tokens of these requests."""
     keys = [noise_key(Row(request)) for request in requests]
     seeds, places = on_device(device, keys).reshape(-1, 2).unbind(-1)
     temperatures = [request.params.temperature for request in requests]

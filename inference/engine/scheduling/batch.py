@@ -18,7 +18,7 @@ class Batch:
     requests: tuple[Request, ...]  # [B]; the decodes come first; the entries that the draft layer leaves out come last
     starts: tuple[int, ...]  # [B]; position of the first new token, which is also the number of tokens in the cache
     counts: tuple[int, ...]  # [B]; number of new tokens
-    decodes: int  # how many leading entries have exactly one new token, and drafts behind it
+    decodes: int  # how many leading entries have exactly one new token, and drafts after it
     logit_counts: tuple[
         int, ...
     ]  # [B]; how many of the last new tokens get logits: 0 inside a prompt, else 1, more with drafts
@@ -29,7 +29,7 @@ class Batch:
     # device, that begins with them.
     draft_counts: tuple[int, ...] = ()
     draft_rows: tuple[int, ...] = ()
-    # The draft layer's work after the step. None: none. 0: it writes its entries of the new tokens. More: it also makes so many
+    # The draft layer's work after the step. None: none. 0: it writes its entries of the new tokens. More: it also makes that many
     # drafts for each sampling request, in row i of the table for the i-th of them.
     draft_tokens: int | None = None
     # How many leading entries it goes over; None: all. The others lie inside of prompts whose answers get no drafts.
@@ -48,7 +48,7 @@ class Batch:
         )
 
     def leading(self, count: int) -> "Batch":
-        """Its first `count` entries, as the step's only ones. All decodes are among them."""
+        """Return the first `count` entries, which include all decodes, as a batch of the same step."""
         assert count >= self.decodes and not self.sampled_rows
         return replace(
             self,
@@ -77,12 +77,12 @@ class Batch:
 
     @property
     def decode_rows(self) -> int:
-        """How many leading tokens take the decode path: those of the decodes, with their drafts."""
+        """Return the number of leading tokens on the decode path: the decodes' tokens with their drafts."""
         return sum(self.counts[: self.decodes])
 
     @property
     def most_drafts(self) -> int:
-        """That the step verifies or makes for a request."""
+        """Return the most drafts verified or made for any request."""
         return max(max(self.draft_counts, default=0), self.draft_tokens or 0)
 
     @property

@@ -12,12 +12,12 @@ from ...config import MAX_DRAFT_TOKENS
 
 @dataclass(frozen=True)
 class StepTimes:
-    """What a step with prompt tokens should last, in seconds."""
+    """How long a step with prompt tokens should last, in seconds."""
 
     beside_answers: float  # while the step also advances or begins answers, which wait for its end
     alone: float
     least_tokens: int = 1  # prompt tokens that a step takes even if it lasts longer
-    first_tokens: int = 256  # that are taken to last for `alone`, before anything has been measured
+    first_tokens: int = 256  # assumed to last for `alone` until something has been measured
     most_drafts: int = MAX_DRAFT_TOKENS  # that it makes for each request
 
     def __post_init__(self) -> None:
@@ -30,19 +30,19 @@ class StepTimes:
 
 
 UNBOUNDED = StepTimes(math.inf, math.inf)
-# On a CPU every step costs the demo 0.02 s beside its tokens, and a decode in it as much again: about 5 % each of 0.35 s. A GPU
-# wants large chunks: with 1,024 tokens the weights of a large model are read for enough work. Without answers that wait, steps are
+# On a CPU every step costs the demo 0.02 s in addition to its tokens, and each decode as much again: about 5 % of 0.35 s. A GPU
+# needs large chunks: 1,024 tokens are enough work for one read of a large model's weights. Without answers that wait, steps are
 # longer; a question that comes then waits for the end of one. A step with prompt tokens runs without a graph, so that on a GPU each
-# draft after the first takes as long as the host needs to launch the draft layer once more: 3 to 6 ms, measured beside an H200.
+# draft after the first takes as long as the host needs to launch the draft layer once more: 3 to 6 ms on an H200's host.
 DEVICE_TIMES = {"cpu": StepTimes(0.35, 0.8, 32), "cuda": StepTimes(0.015, 0.25, 1024, 2048, most_drafts=1)}
 
 
 class Pace:
-    """Predicts what prompt tokens cost from what the steps before have taken.
+    """Predicts the time of prompt tokens from earlier steps' times.
 
-    A token at position p costs rate · (fixed + p): all that a token costs by itself, and the indexer, which scores every earlier
-    token. `fixed` is in positions. After each step that is large enough to tell, the rate follows, at most by a factor of two, so
-    that one step that was held up changes little.
+    A token at position p costs rate · (fixed + p). `fixed` is the token's own cost, in positions; p is the indexer's, which scores
+    every earlier token. Each sufficiently large step adjusts the rate, at most by a factor of two, so that one delayed step changes
+    little.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Pace:
         now = self._clock()
         seconds, self._since = now - self._since, now
         expected = sum(self.seconds(start, count) for start, count in prompts)
-        # A small step tells more about what a step costs whatever it holds.
+        # A small step mostly shows the fixed cost of a step.
         if expected and max(seconds, expected) >= self._allowed / 2:
             self._rate *= min(max(seconds / expected, 0.5), 2.0)
 
@@ -92,7 +92,7 @@ class Pace:
 
 
 def fixed_cost(config: ModelConfig) -> float:
-    """A token's multiplications that do not depend on its position, divided by those of the indexer for one earlier token."""
+    """Divide a token's position-independent multiplications by the indexer's multiplications for one earlier token."""
     c = config
     query = c.qk_nope_head_dim + c.qk_rope_head_dim
     absorbed = (c.qk_nope_head_dim + c.v_head_dim) * c.kv_lora_rank

@@ -1,4 +1,4 @@
-"""The pages of the KV caches: which are held, and which can be reused. It knows page ids and token ids, but no tensors."""
+"""The pages of the KV caches: which are held, and which can be reused. It uses page ids and token ids, but no tensors."""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ class PagePool:
     free + used + cached = page_count, always. When no page is free, the least recently used cached page is evicted.
 
     A *prefix id* stands for the tokens of a prefix of full pages. An entry's key is (prefix id before the page, tokens of the
-    page). The tokens themselves are compared, so two prefixes are never confused, as they could be with hashes alone. Prefix ids
+    page). The tokens themselves are compared, so two prefixes are never confused, as they could be with only hashes. Prefix ids
     are consecutive numbers and never reused: once a page is evicted, the pages registered after it cannot be found any more,
     and are evicted in their turn.
 
@@ -72,7 +72,7 @@ class PagePool:
         return pages
 
     def find(self, tokens: Sequence[int], most: int | None = None) -> tuple[list[int], int, int]:
-        """The pages that hold the longest known prefix of `tokens`, but for what comes behind the first `most`. None is taken.
+        """Find the pages of the longest known prefix of `tokens[:most]`; takes no references.
 
         Returns them, the prefix id after them, and how many leading ones have the draft layer's entries.
         """
@@ -88,7 +88,7 @@ class PagePool:
         return pages, prefix_id, drafted
 
     def match(self, tokens: Sequence[int], most: int | None = None) -> tuple[list[int], int, int]:
-        """As `find`, and takes the pages."""
+        """Like `find`, and takes the pages."""
         pages, prefix_id, drafted = self.find(tokens, most)
         for page in pages:
             if self._references[page] == 0:
@@ -99,7 +99,7 @@ class PagePool:
     def register(self, page: int, prefix_id: int, tokens: Sequence[int]) -> int:
         """Make a full, completely written page reusable after the prefix `prefix_id`. Returns the prefix id after it.
 
-        tokens: those of the page; and the one after it, if the draft layer has written its entries of the page, too. If another
+        tokens: the page's, and the one after it if the draft layer has written its entries of the page, too. If another
         page with the same contents is registered already, that one stays, and this one is not shared.
         """
         if not self.reuse:

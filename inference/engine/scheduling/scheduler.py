@@ -25,12 +25,12 @@ class Scheduler:
     a request has, so only decodes can run out of pages. Then the running request that arrived last is preempted: it gives all its
     pages back and waits again; its tokens, also the generated ones, count as its prompt (preemption by recomputation).
 
-    A request that passes older ones leaves the oldest waiting one the pages and the place that it needs, and is preempted if it
-    has outgrown that when the other's patience ends. No request is preempted for a younger one. So the oldest request advances
+    A request that passes older ones leaves the oldest waiting one the pages and the place that it needs. If it has outgrown that
+    when the older one's patience ends, it is preempted. No request is preempted for a younger one. So the oldest request advances
     again and again, and every request becomes the oldest.
 
-    The queues and the fields of the requests in them change only after all that can fail: wherever an exception ends a method,
-    `recover` finds in them what each request holds.
+    Queues and requests change only after everything that can fail. So wherever an exception ends a method, `recover` finds in them
+    which pages each request holds.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Scheduler:
         self.running: list[Request] = []
         self.preemptions = 0  # this and the next two count since the start
         self.prompt_tokens = 0  # of admitted requests
-        self.cached_tokens = 0  # how many of those were found in reused pages
+        self.cached_tokens = 0  # prompt tokens that were found in reused pages
 
     @property
     def has_work(self) -> bool:
@@ -169,7 +169,7 @@ class Scheduler:
         self.pool.rebuild(request.cache.pages for request in self.running)
 
     def preempt_latest(self) -> Request:
-        """Send the running request that arrived last back to those that wait; its pages are free or cached now."""
+        """Move the running request that arrived last back to the waiting ones; its pages are free or cached now."""
         request = self.running[-1]
         assert not request.cache.pending, "a step that samples a token for it is in flight"
         reusable = self._find_reusable(request)
@@ -269,7 +269,7 @@ class Scheduler:
         request.queue.skipped = 0
 
 
-# Steps in a row that go to others before a prompt goes first. A long prompt beside a crowd of short ones gets a fifth of the steps.
+# Steps in a row that go to others before a prompt goes first. Among a crowd of short prompts, a long one gets a fifth of the steps.
 PATIENCE = 4
 
 
@@ -277,8 +277,8 @@ def in_turn(started: Sequence[Request], waiting: Iterable[Request]) -> list[Requ
     """The prompts of running requests (`started`) and of waiting ones, the first to be computed first.
 
     The shortest remainder goes first, which lets a question pass a long prompt and gives equal prompts their order of arrival. A
-    waiting prompt passes a started one only if it is at most half as long. So each one that passes others halves what remains, and
-    few long prompts are in progress at a time, however many wait; those with the same beginning wait for its pages.
+    waiting prompt passes a started one only if it is at most half as long. So each prompt that passes others halves the remainder,
+    and few long prompts are in progress at a time, however many wait. Prompts with the same beginning wait for its pages.
 
     The started prompts and the oldest one age: one that got nothing in PATIENCE steps goes first, and among several the one
     that has waited longest. So each of n started prompts advances within PATIENCE + n steps.
@@ -297,7 +297,7 @@ def in_turn(started: Sequence[Request], waiting: Iterable[Request]) -> list[Requ
 
 
 def count_skipped(started: Sequence[Request], waiting: Sequence[Request], advanced: set[Request]) -> None:
-    """After a step is scheduled: the prompts that age and got nothing in it have waited for one more step."""
+    """Call after a step is scheduled: counts a step of waiting for each ageing prompt that got nothing in it."""
     oldest = min((request.id for request in (*started, *waiting)), default=0)
     for request in (*started, *waiting):
         ages = bool(request.cache.pages) or request.id == oldest

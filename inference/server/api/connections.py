@@ -1,7 +1,7 @@
-"""Limits on connections: how many there may be, how long a head may take, and how long an answer may wait for its client.
+"""Limits on connections: their number, the time for a request's head, and the time that an answer waits for its client.
 
-uvicorn leaves these to a proxy: a connection that sends half a head stays for ever, and beyond `limit_concurrency` everybody gets
-a plain 503.
+uvicorn leaves these to a proxy: a connection that sends half a head stays for ever, and beyond `limit_concurrency` every client
+gets a plain 503.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class Connections:
         self.lingering = 0
         self._peers: Counter[str] = Counter()
         self._count = 0
-        # Those that wait for a head, and since when; the longest first.
+        # Connections that wait for a head, and since when; the longest first.
         self._waiting: dict[BoundedConnection, float] = {}
 
     def add(self, connection: "BoundedConnection") -> str | None:

@@ -30,7 +30,7 @@ CHARACTERS_PER_SECOND = 2**21
 
 
 class EncodingQueue:
-    """Runs what encodes prompts in threads; the tokenizer leaves the interpreter to others meanwhile.
+    """Encodes prompts in threads; the tokenizer releases the interpreter's lock meanwhile.
 
     Long texts are encoded one at a time, so that short ones go past them. All open texts together have at most MAX_OPEN characters.
     """
@@ -60,7 +60,7 @@ class EncodingQueue:
 
 @dataclass(frozen=True)
 class ApiContext:
-    """One for each application. Methods that encode prompts take a while: `encoding.run` runs them beside the event loop."""
+    """One for each application. Methods that encode prompts take a while: `encoding.run` runs them outside the event loop."""
 
     service: Service
     model_name: str

@@ -27,7 +27,7 @@ METRICS = {"text/plain": {"schema": {"type": "string"}}}
 def package_version() -> str:
     try:
         return metadata.version("deepseek-v32")
-    except metadata.PackageNotFoundError:  # the sources alone
+    except metadata.PackageNotFoundError:  # only the sources, not installed
         return "unknown"
 
 

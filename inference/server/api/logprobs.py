@@ -1,4 +1,4 @@
-"""What a response carries beside its text when it is asked for: log-probabilities, and the positions that DSA selected."""
+"""Optional parts of a response: log-probabilities, and the positions that DSA selected."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
@@ -95,7 +95,7 @@ def refuse_in_stream(count: int) -> NoReturn:
 
 
 async def prompt_logprobs(context: ApiContext, prompt: Sequence[int], count: int) -> list[Any]:
-    """For each token of a prompt, by token id: its log-probability and those of the `count` likeliest ones; null for the first.
+    """For each token of a prompt, by token id: its log-probability and the `count` likeliest tokens' ones; null for the first.
 
     Raises ApiError and Busy.
     """

@@ -1,4 +1,4 @@
-"""What the server measures of each answer: how long its tokens and its end take."""
+"""Measurements of each answer: the time until its tokens and its end."""
 
 from bisect import bisect_left
 

@@ -24,7 +24,7 @@ class _Open:
 
     @property
     def can_be_ended(self) -> bool:
-        """Whether an end can be put to it that a client understands. Other responses are files, which end soon."""
+        """Tell whether it can be ended in a way that a client understands. Other responses are files, which end soon."""
         return not self.is_complete and (
             self.content_type is None or self.content_type.startswith(b"text/event-stream")
         )

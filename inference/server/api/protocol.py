@@ -80,7 +80,7 @@ class ChatTemplateKwargs(Whole):
 
 
 class Thinking(Whole):
-    """DeepSeek's way to say whether the model thinks first."""
+    """DeepSeek's field for whether the model thinks first."""
 
     type: Literal["enabled", "disabled"]
 
@@ -110,7 +110,7 @@ class ConversationFields(Whole):
 
     @property
     def thinking(self) -> bool:
-        """Off by default. Of several fields that say it, one that says yes decides."""
+        """Off by default. If several fields are given, one that says yes decides."""
         template = self.chat_template_kwargs
         return (
             (template is not None and bool(template.thinking or template.enable_thinking))

@@ -29,7 +29,7 @@ class DeviceLost(RuntimeError):
 
 
 class EngineThread:
-    """Owns the engine while it runs. Other threads use the methods up to `stop`, which alone waits for a step, and those of `work`.
+    """Owns the engine while it runs. Other threads use the methods up to `stop`, the only one that waits for a step, and `work`.
 
     Every request that is queued ends with a Delta that has a finish_reason, even if the thread dies.
     """
@@ -120,7 +120,7 @@ class EngineThread:
             raise DeviceLost(fault)
 
     def _step(self, arrivals: list[Entry], cancels: list[int]) -> bool:
-        """Whether a request has failed."""
+        """Run a step. Returns whether a request has failed."""
         failed = False
         try:
             if arrivals:  # their prompts may make the step a long one
@@ -234,7 +234,7 @@ class Delivery:
 
     @property
     def is_due(self) -> bool:
-        """Whether deltas wait for the next delivery."""
+        """Tell whether deltas wait for the next delivery."""
         return bool(self._waiting)
 
     def add(self, inbox: Inbox, delta: Delta) -> None:
@@ -276,7 +276,7 @@ class Observer(Protocol):
 
 
 class Observers:
-    """The observers of a service. Any thread may add one; the engine's thread alone tells them."""
+    """The observers of a service. Any thread may add one; only the engine's thread tells them."""
 
     def __init__(self) -> None:
         self._observers: tuple[Observer, ...] = ()

@@ -48,7 +48,7 @@ def error_delta(request: Request, error: str) -> Delta:
 
 @dataclass(frozen=True)
 class Arrived:
-    """What the engine's thread takes on in one turn."""
+    """The engine's thread's new work of one turn."""
 
     entries: list[Entry]
     cancels: list[int]  # ids of requests that their callers have cancelled
@@ -56,7 +56,7 @@ class Arrived:
 
 
 class OpenWork:
-    """The requests and jobs of a service. Any thread may call the methods; `wait` and `drain` alone block."""
+    """The requests and jobs of a service. Any thread may call the methods; only `wait` and `drain` block."""
 
     def __init__(self) -> None:
         self._wake = threading.Condition()  # guards the fields below
@@ -66,14 +66,14 @@ class OpenWork:
         # Every open request by its id; of those, the ones that their callers have cancelled, whose places are free again.
         self._entries: dict[int, Entry] = {}
         self._cancelled: set[int] = set()
-        # Jobs that have not ended, and those of them that nobody has cancelled.
+        # Jobs that have not ended, and the ones among them that are not cancelled.
         self._open_jobs = 0
         self._awaited_jobs: set[ScoreJob] = set()
         self._stopping = False
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to run."""
+        """Tell whether there is nothing to run."""
         with self._wake:
             return not self._entries and not self._jobs
 
@@ -83,7 +83,7 @@ class OpenWork:
 
     @property
     def jobs(self) -> int:
-        """Those that have not ended."""
+        """The number of jobs that have not ended."""
         return self._open_jobs
 
     @property
@@ -94,7 +94,7 @@ class OpenWork:
 
     @property
     def places(self) -> int:
-        """How many of them hold a place: those that their callers have cancelled hold none."""
+        """Return how many of them hold a place: cancelled ones hold none."""
         with self._wake:
             return len(self._entries) - len(self._cancelled) + len(self._awaited_jobs)
 
@@ -126,7 +126,7 @@ class OpenWork:
                 self._wake.notify()
 
     def cancel_job(self, job: ScoreJob) -> None:
-        """As `cancel`; a job that runs ends before its next chunk."""
+        """Like `cancel`; a job that runs ends before its next chunk."""
         job.cancel()
         with self._wake:
             self._awaited_jobs.discard(job)
@@ -135,7 +135,7 @@ class OpenWork:
                 self._open_jobs -= 1
 
     def drain(self, seconds: float) -> None:
-        """Wait up to so many seconds until nothing is open, then have `wait` say that the end has come."""
+        """Wait up to `seconds` until nothing is open, then let `wait` report the end."""
         with self._wake:
             self._wake.wait_for(lambda: not self._entries and not self._open_jobs, timeout=seconds)
             self._stopping = True

@@ -27,7 +27,7 @@ class ScoreJob:
         self._deadline, self._clock = deadline, clock
 
     def work(self, engine: Engine) -> Any:
-        """What `future` gets."""
+        """Compute the result for `future`."""
         return score(engine, self._request, self._top, self.is_over)
 
     def is_over(self) -> bool:
@@ -48,12 +48,12 @@ class ScoreJob:
             raise
 
     def cancel(self) -> None:
-        """End the job before its next chunk, because nobody waits for it any more. Any thread may call it."""
+        """End the job before its next chunk, because no one waits for it any more. Any thread may call it."""
         self._deadline = float("-inf")
 
     @property
     def has_failed(self) -> bool:
-        """Whether it has run, and raised."""
+        """Tell whether it has run, and raised."""
         return self.future.done() and not self.future.cancelled() and self.future.exception() is not None
 
     def fail(self, error: Exception) -> None:

@@ -124,7 +124,7 @@ class Service:
         inspect: bool = False,
         policy: SelectionPolicy | None = None,
     ) -> SyncStream:
-        """As `submit`, but an iterator of Deltas that blocks. Not for an event loop's thread.
+        """Like `submit`, but an iterator of Deltas that blocks. Not for an event loop's thread.
 
         The request is queued at once, so that Busy and ValueError are raised by the call itself.
         """
@@ -136,7 +136,7 @@ class Service:
         """The log-probability of every token of a prompt but the first, given the tokens before it, and the `top` most likely
         tokens at each place.
 
-        `request` comes from `requests`. The prompt is scored alone, between two steps, while other requests wait. Raises
+        `request` comes from `requests`. The prompt is scored by itself, between two steps, while other requests wait. Raises
         Busy, TimeoutError at the deadline, and whatever the model raises.
         """
         clock = self._thread.clock
@@ -156,7 +156,7 @@ class Service:
         top: int = 0,
         progress: Progress = lambda done, of: None,
     ) -> AnswerScores:
-        """As `LLM.score_answer`. It blocks: not for an event loop's thread. progress: called with the tokens done and all tokens.
+        """Like `LLM.score_answer`. It blocks: not for an event loop's thread. progress: called with the tokens done and all tokens.
 
         Raises Busy, TimeoutError at the deadline, and whatever the model raises.
         """
@@ -239,7 +239,7 @@ class Admission:
         self._lock = threading.Lock()
 
     def admit(self, count: int, queue: Callable[[], None] = lambda: None) -> None:
-        """Call `queue`, which queues so many requests. Raises Busy, or ValueError for more than there are places, instead."""
+        """Call `queue`, which queues `count` requests. Instead raises Busy, or ValueError for more than there are places."""
         with self._lock:
             self._check(count)
             queue()

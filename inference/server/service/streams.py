@@ -81,7 +81,7 @@ class SyncStream(Stream):
         return self._request.cache.computed
 
     def poll(self, seconds: float) -> Delta | None:
-        """The next Delta; None if none comes within so many seconds. StopIteration after the last one."""
+        """Return the next Delta; None if none comes within `seconds`. StopIteration after the last one."""
         if self._ended:
             raise StopIteration
         try:
@@ -153,7 +153,7 @@ def deliver(deltas: Iterable[tuple[Inbox, Delta]]) -> list[tuple[Inbox, Delta]]:
         try:
             loop.call_soon_threadsafe(_put_all, pairs)
         except Exception:
-            # Nobody reads the deltas of a closed loop any more.
+            # No one reads the deltas of a closed loop any more.
             if not loop.is_closed():
                 refused += pairs
     return refused

@@ -41,7 +41,7 @@ class _Conversation:
 
 
 class KeptResponses:
-    """One for each application, for its event loop alone."""
+    """One for each application, used only by its event loop."""
 
     def __init__(self, max_characters: int = MAX_CHARACTERS) -> None:
         self._most = max_characters
@@ -50,7 +50,7 @@ class KeptResponses:
         self._size = 0
 
     def conversation(self, body: ResponseRequest) -> list[Item]:
-        """The items that a request means: those of the response before it, and its own, without references. Raises ApiError."""
+        """Return a request's items, after the earlier response's items, without references. Raises ApiError."""
         items = self._before(body.previous_response_id)
         if isinstance(body.input, str):
             return [*items, Message(role="user", content=body.input)]
@@ -147,7 +147,7 @@ def responses_router(context: ApiContext) -> APIRouter:
         kept.delete(response_id)
         return {"id": response_id, "object": "response", "deleted": True}
 
-    # By itself the framework would allow GET alone.
+    # By default the framework would allow only GET.
     @router.api_route("/v1/responses/{response_id}", methods=_OTHER_METHODS, include_in_schema=False)
     async def refuse_method() -> None:
         raise HTTPException(405, headers={"Allow": "GET, DELETE"})
@@ -240,7 +240,7 @@ _NAMES = {
 
 @contextmanager
 def _names_of_this_request() -> Iterator[None]:
-    """Let errors name the fields of this request instead of those of the chat request that it has become."""
+    """Let errors name this request's fields instead of the fields of the chat request that it has become."""
     try:
         yield
     except ApiError as error:
