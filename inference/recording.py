@@ -136,7 +136,7 @@ class Recording:
 
     @cached_property
     def story(self) -> Story | None:
-        """Where the answer was found; once the answer is complete."""
+        """The place where the answer was found. Read it once the answer is complete."""
         answer = self.answer[: self.count]
         words = [any(map(str.isalnum, text)) for text in self.texts[len(self.prompt) :][: self.count]]
 

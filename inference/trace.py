@@ -259,7 +259,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 
 
 def check_target(directory: Path) -> None:
-    """ValueError for a directory that holds something else than a trace."""
+    """Raise ValueError for a directory that holds something else than a trace."""
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"--out is {short_repr(str(directory))}; expected a directory, and this is a file")
     if not directory.parent.exists():

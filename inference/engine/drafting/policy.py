@@ -69,7 +69,7 @@ class DraftPolicy:
 
 
 class TableDrafts(DraftPolicy):
-    """The rules of `auto`."""
+    """Decides the number of drafts by the rules of `auto`."""
 
     def __init__(self, device: str, layers: int) -> None:
         super().__init__(MAX_DRAFT_TOKENS)

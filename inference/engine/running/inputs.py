@@ -53,7 +53,7 @@ def prepare(
     drafts: torch.Tensor | None = None,
     on_selection: SelectionCallback | None = None,
 ) -> Inputs:
-    """drafts: int64 [rows, drafts] on the device, from which the batch takes the tokens that it verifies."""
+    """Make the model's inputs for a batch. drafts: int64 [rows, drafts] on the device, the table of drafts to verify."""
     lengths = [start + count for start, count in zip(batch.starts, batch.counts, strict=True)]
     given = batch.draft_counts or (0,) * len(lengths)
     table = np.zeros((len(lengths), max(-(-length // PAGE_SIZE) for length in lengths)), dtype=np.int32)

@@ -112,7 +112,7 @@ def needs_host_sync(params: SamplingParams) -> bool:
 
 
 def noise_key(row: Row) -> tuple[int, int]:
-    """Return the seed and the place in the output that a row's noise depends on. Earlier steps' pending tokens count."""
+    """Return the inputs of a row's noise: the seed, and the token's place in the output, counting earlier steps' pending tokens."""
     request = row.request
     return signed(request.seed), request.output_count + max(request.cache.pending - 1, 0) + row.offset
 
