@@ -129,7 +129,7 @@ class Recording:
 
     @property
     def question(self) -> int:
-        """Where the question begins: the last user's message, or the last passage of a long one."""
+        """The start of the question: the last user's message, or the last passage of a long one."""
         last = self.passages[-1][0] if self.passages else len(self.prompt) - 1
         users = [i for i, token in enumerate(self.prompt) if token == self._user_id]
         return users[-1] if users and len(self.prompt) - users[-1] <= LONG_MESSAGE else last
@@ -197,7 +197,7 @@ class Recording:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """For programs: the texts of the tokens, and for each answer token the positions that each layer selected, with the
+        """Return values for programs: the tokens' texts, and for each answer token the positions that each layer selected, with the
         indexer's scores where the layer had a choice."""
         header = {key: value for key, value in self.header().items() if key not in ("control", "passages")}
         tokens = [

@@ -140,7 +140,7 @@ class Trace:
 
     @property
     def layers(self) -> int:
-        """Of the main model."""
+        """The number of the main model's layers."""
         count = self.config.get("num_hidden_layers")
         return count if isinstance(count, int) else 2**31
 

@@ -115,7 +115,7 @@ def load_on_all_ranks(job: Leader | None, source: ModelSource, progress: Progres
 
 
 def count_pages_on_all_ranks(job: Leader | None, budget: CacheBudget, model: Transformer) -> int:
-    """How many cache pages every rank has memory for."""
+    """Return the number of cache pages that every rank has memory for."""
     if job is None:
         return count_pages(budget, model)
     job.broadcast(MessageKind.COUNT_PAGES, asdict(budget))

@@ -35,7 +35,7 @@ def lead_or_follow() -> Leader | None:
 
 @contextmanager
 def loading_llm(tensor_parallel_size: int | None) -> Iterator[Leader | None]:
-    """Around what makes an LLM. Starts that many ranks, or if None connects as `lead_or_follow`.
+    """Wrap the making of an LLM. Starts that many ranks, or if None connects as `lead_or_follow`.
 
     An exception in the block is the end of the other ranks.
     """

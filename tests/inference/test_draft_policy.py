@@ -80,7 +80,7 @@ CASES = [(row, requests) for row in TABLE for requests in sorted({1, 4, 16, row.
     ("row", "requests"), CASES, ids=lambda each: name(each) if isinstance(each, Row) else str(each)
 )
 def test_wrong_drafts_lose_at_most_five_percent(row: Row, requests: int, right: Sequence[float]) -> None:
-    """Over the first 1,000 tokens: in one answer each, and in short ones. Also after drafts that were right."""
+    """The bound holds over the first 1,000 tokens, in long and in short answers, and also after drafts that were right."""
     for seed in range(3):
         costs = policy_of(row).costs(requests)
         assert costs is not None

@@ -52,7 +52,7 @@ class DraftPolicy:
         self._count = count
 
     def choose(self, sequences: int, ready: Sequence[Request]) -> int | None:
-        """How many drafts a step of that many requests makes for those that are ready. 0: the draft layer only writes its entries.
+        """Return how many drafts a step makes for its ready requests. 0: the draft layer only writes its entries.
         None: it does nothing, and these requests get no drafts any more."""
         return self._count
 

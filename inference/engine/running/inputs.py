@@ -39,11 +39,11 @@ class StagedTokens:
         self.drafts = self.all[self.first_draft :].view(max_sequences, MAX_DRAFT_TOKENS)
 
     def place_of_sampled(self, row: int) -> int:
-        """In `all`, of sampled[row]."""
+        """Return the place of sampled[row] in `all`."""
         return 1 + row
 
     def place_of_draft(self, row: int, number: int) -> int:
-        """In `all`, of drafts[row, number]."""
+        """Return the place of drafts[row, number] in `all`."""
         return self.first_draft + row * MAX_DRAFT_TOKENS + number
 
 
@@ -262,7 +262,7 @@ class DecodeInputs:
                 table[row, count:] = self.scratch_page
 
     def read(self, into: torch.Tensor | None = None) -> Inputs:
-        """The model's arguments. The context lengths on the host are the bucket's upper bound.
+        """Return the model's arguments. The context lengths on the host are the bucket's upper bound.
 
         into: int64 [B] for the tokens.
         """

@@ -185,7 +185,7 @@ def _to_host(tensor: torch.Tensor) -> torch.Tensor:
 def _best(
     logprobs: torch.Tensor, tokens: torch.Tensor, rows: Sequence[int], requests: Sequence[Request]
 ) -> dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """By row: the best log-probabilities, their ids, and the sampled token's. For the requests that ask for them."""
+    """Return for each row the best log-probabilities, their ids, and the sampled token's, for the requests that ask for them."""
     count = max(requests[row].params.logprobs or 0 for row in rows)
     values, ids = logprobs.topk(min(count, logprobs.shape[-1]), dim=-1)
     own = logprobs.gather(1, tokens[on_device(tokens.device, rows)][:, None])[:, 0]
