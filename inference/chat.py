@@ -19,7 +19,7 @@ class ChatCompletion(Completion):
 
 @dataclass(frozen=True)
 class ChatDelta(Delta):
-    """What one step added to the answer to a conversation."""
+    """The part of a conversation's answer that one step added."""
 
     message: AnswerDelta = field(kw_only=True)  # to its content, reasoning and calls; `text` is what the model wrote
     completion: ChatCompletion | None = None

@@ -63,7 +63,7 @@ class Completion:
 
     @cached_property
     def recording(self) -> Recording | None:
-        """With inspect=True: what the inspector shows. Made when it is first asked for."""
+        """The inspector's data, with inspect=True. Made at its first use."""
         return None if self.make_recording is None else self.make_recording()
 
     def __repr__(self) -> str:
@@ -72,7 +72,7 @@ class Completion:
         return f"{type(self).__name__}({self.text!r}, finish_reason={ending}, {counts})"
 
     def _repr_html_(self) -> str | None:
-        """In a notebook: the inspector, if the selection was recorded. Nothing is loaded from elsewhere."""
+        """Show the inspector in a notebook if the selection was recorded. Nothing is loaded from elsewhere."""
         return None if self.recording is None else str(attached("notebook_frame")(self.recording))
 
     def save_html(self, path: str | Path) -> None:
@@ -91,7 +91,7 @@ class Completion:
 
 @dataclass(frozen=True)
 class Delta:
-    """What one step added to one request. A request's last Delta carries the whole Completion."""
+    """The part of one request's answer that one step added. The last Delta carries the whole Completion."""
 
     request_id: int
     text: str = ""  # complete characters that cannot be part of a stop string any more

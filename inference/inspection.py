@@ -18,7 +18,7 @@ from .token_selection import TokenSelection
 def new_recording(
     config: ModelConfig, precision: Precision, prompt: Sequence[int], budget: float = math.inf
 ) -> Recording:
-    """For the selections of an answer to this prompt. budget: bytes that it keeps."""
+    """Make a recording for an answer to this prompt. budget: bytes that it keeps."""
     dtype, latent, index = row_layout(config, precision)
     sizes = (latent * dtype.itemsize, index * dtype.itemsize)
     return Recording(prompt, config.num_hidden_layers, config.index_topk, entry_bytes=sizes, budget=budget)

@@ -161,7 +161,7 @@ class LLM:
 
     @property
     def default_params(self) -> SamplingParams:
-        """For requests that give none: the checkpoint's, if it has some."""
+        """The parameters of requests that give none: the checkpoint's, if it has some."""
         return self.requests.default_params
 
     @default_params.setter

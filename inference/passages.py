@@ -15,7 +15,7 @@ Passage = tuple[int, int]  # tokens [first, after the last)
 
 
 class Story(NamedTuple):
-    """Where an answer was found."""
+    """The place where an answer was found."""
 
     token: int  # index in the answer
     layer: int

@@ -83,7 +83,7 @@ def _content(name: str, prompt: Any) -> str | Sequence[int]:
 
 
 def check_answer(answer: Any) -> None:
-    """ValueError if this is not a list with a token id or more."""
+    """Raise ValueError if this is not a list with a token id or more."""
     if not _is_list(answer):
         raise ArgumentError("answer", f"{answer!r:.100}", "a list of token ids")
     if not len(answer):

@@ -129,14 +129,14 @@ class Recording:
 
     @property
     def question(self) -> int:
-        """Where the question begins: the last user's message, or the last passage of a long one."""
+        """The start of the question: the last user's message, or the last passage of a long one."""
         last = self.passages[-1][0] if self.passages else len(self.prompt) - 1
         users = [i for i, token in enumerate(self.prompt) if token == self._user_id]
         return users[-1] if users and len(self.prompt) - users[-1] <= LONG_MESSAGE else last
 
     @cached_property
     def story(self) -> Story | None:
-        """Where the answer was found; once the answer is complete."""
+        """The place where the answer was found. Read it once the answer is complete."""
         answer = self.answer[: self.count]
         words = [any(map(str.isalnum, text)) for text in self.texts[len(self.prompt) :][: self.count]]
 
@@ -197,7 +197,7 @@ class Recording:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """For programs: the texts of the tokens, and for each answer token the positions that each layer selected, with the
+        """Return values for programs: the tokens' texts, and for each answer token the positions that each layer selected, with the
         indexer's scores where the layer had a choice."""
         header = {key: value for key, value in self.header().items() if key not in ("control", "passages")}
         tokens = [

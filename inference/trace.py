@@ -140,7 +140,7 @@ class Trace:
 
     @property
     def layers(self) -> int:
-        """Of the main model."""
+        """The number of the main model's layers."""
         count = self.config.get("num_hidden_layers")
         return count if isinstance(count, int) else 2**31
 
@@ -259,7 +259,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 
 
 def check_target(directory: Path) -> None:
-    """ValueError for a directory that holds something else than a trace."""
+    """Raise ValueError for a directory that holds something else than a trace."""
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"--out is {short_repr(str(directory))}; expected a directory, and this is a file")
     if not directory.parent.exists():

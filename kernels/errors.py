@@ -20,7 +20,7 @@ class ArgumentError(ValueError):
 
 
 def check_flags(**flags: Any) -> None:
-    """ArgumentError for a flag that is no boolean."""
+    """Raise ArgumentError for a flag that is no boolean."""
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise ArgumentError(name, f"{value!r:.100}", "True or False")

@@ -141,7 +141,7 @@ class KVUpProjection(nn.Module):
         self.weight = parameter(rows, config.kv_lora_rank, dtype=compute.dtype, device=compute.device)
 
     def halves(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Wk [H, nope, L] and Wv [H, v, L]."""
+        """The projections of keys and of values: Wk [H, nope, L] and Wv [H, v, L]."""
         wk, wv = self.weight.unflatten(0, (self.heads, -1)).split((self.nope, self.value), 1)
         return wk, wv
 

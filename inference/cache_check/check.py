@@ -211,7 +211,7 @@ class CacheCheck(StepObserver):
         check_cache(self._pairs, self.stamps, block_table, step, tasks, lengths, given, backend=self._backend)
 
     def _share(self) -> None:
-        """Bring what was found to all ranks, and to the host."""
+        """Send the mismatches to all ranks, and to the host."""
         found = self.stamps.found
         if self._ranks > 1:
             dist.all_reduce(found, op=dist.ReduceOp.MAX)

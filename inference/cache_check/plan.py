@@ -28,7 +28,7 @@ class CheckPlan(NamedTuple):
     truths: np.ndarray  # [K, 3]
 
     def encode(self) -> tuple[np.ndarray, ...]:
-        """As int64 arrays, which rank 0 sends to the other ranks."""
+        """Encode as int64 arrays, which rank 0 sends to the other ranks."""
         return np.array([self.step], dtype=np.int64), *self[1:]
 
     @classmethod
@@ -37,7 +37,7 @@ class CheckPlan(NamedTuple):
         return cls(int(step[0]), *rest)
 
     def words(self) -> np.ndarray:
-        """For a graph of decodes, int64 [DECODE_WORDS]: the step's number, then rows of truths, -1 where there is none."""
+        """Return a decode graph's words, int64 [DECODE_WORDS]: the step's number, then rows of truths, -1 where there is none."""
         words = np.full(DECODE_WORDS, -1, dtype=np.int64)
         words[0] = self.step
         words[1 : 1 + self.truths.size] = self.truths.ravel()
@@ -51,7 +51,7 @@ class CheckPlanner:
     """Decides which entries a step verifies, and computes their chains from the host's tokens."""
 
     def __init__(self, page_size: int, multipliers: np.ndarray) -> None:
-        """multipliers: uint64, of the chains' sums, at least one for each position."""
+        """multipliers: uint64, used in the chains' sums, at least one for each position."""
         self.step = self.last_check = 0  # numbers of the latest step, and of the latest that checks anything
         self._page_size, self._multipliers = page_size, multipliers
         self._checked: WeakKeyDictionary[Request, int] = (

@@ -79,7 +79,7 @@ class CacheReports:
         return error
 
     def _attributed(self, mismatch: Mismatch) -> Mismatch:
-        """Where two entries do not follow each other, the one that does not belong to the request's tokens."""
+        """If two entries do not follow each other, choose the one that does not belong to the request's tokens."""
         if mismatch.kind != CHAIN:
             return mismatch
         right = self._planner.chain(mismatch.request, mismatch.position)

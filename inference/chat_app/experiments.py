@@ -53,7 +53,7 @@ class Recordings:
         return recording.totals() if recording else None
 
     def selection(self, run_and_index: Any) -> dict[str, Any] | None:
-        """`run_and_index`: [run id, index of the token in the answer]."""
+        """Return the selection of one answer token. `run_and_index`: [run id, index of the token in the answer]."""
         if not isinstance(run_and_index, list) or len(run_and_index) != 2 or not isinstance(run_and_index[1], int):
             return None
         recording = self._get(run_and_index[0])

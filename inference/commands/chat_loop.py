@@ -92,9 +92,9 @@ class ChatLoop:
             _note("Stopped.")
 
     def _answer(self, messages: list[Message]) -> None:
-        """Answer a conversation, and again when the functions that the model calls have returned.
+        """Answer a conversation. If the model calls functions, ask for their results and let it answer again.
 
-        A message that is refused, and one whose answer fails, is not kept.
+        Messages that are refused or whose answer fails are not kept.
         """
         session, waiting = self._session, True
         while waiting:

@@ -188,7 +188,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class MemoryRow:
-    """One way to run a model. Sizes are bytes, of one GPU where there are several."""
+    """One way to run a model. Sizes are in bytes; with several GPUs, they are one GPU's."""
 
     place: str
     precision: Precision

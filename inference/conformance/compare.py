@@ -89,7 +89,7 @@ AMPLIFIED = {
 
 @dataclass(frozen=True)
 class Difference:
-    """How a stage of b differs from a's."""
+    """The difference of a stage of b from a's."""
 
     stage: str
     what: tuple[str, ...]  # lines
@@ -98,7 +98,7 @@ class Difference:
 
 @dataclass
 class Report:
-    """What a comparison has found."""
+    """The result of a comparison."""
 
     compared: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)  # stages, and why

@@ -28,7 +28,7 @@ LATENT_EPS = 1e-6
 
 
 def normed_input(case: Case) -> tuple[torch.Tensor, float] | None:
-    """What the norm of this stage gets, [T, D], and its epsilon."""
+    """Return the input [T, D] of this stage's norm, and the norm's epsilon."""
     eps = case.number("rms_norm_eps")
     if case.name == "compressed_query":
         x, eps = case.right("q_a_proj"), LATENT_EPS

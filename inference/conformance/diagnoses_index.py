@@ -26,7 +26,7 @@ KEY_EPS = 1e-6
 
 
 def unrotated(case: Case) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """What the right implementation rotates, and the frequencies: index queries [T, H_i, D] or normed index keys [T, D]."""
+    """Return the right inputs of RoPE, index queries [T, H_i, D] or normed index keys [T, D], and the frequencies."""
     inverse = frequencies(case.config)
     if inverse is None:
         return None
@@ -106,7 +106,7 @@ def dropped_scales(case: Case) -> Prediction:
 
 
 def far_off(case: Case) -> Prediction:
-    """Where a trace is too short to tell the map: rows that are many times too long or too short, by about the same factor."""
+    """Match rows whose length is wrong by about the same large factor, where a trace is too short to fit the map."""
     x = case.right("attention_norm")
     ratios = case.target.float().norm(dim=1) / case.base.float().norm(dim=1).clamp_min(1e-30)
     middle = float(ratios.median())

@@ -95,12 +95,12 @@ class Case:
 
     @cached_property
     def target(self) -> torch.Tensor:
-        """What b has, at `rows`."""
+        """Return b's values at `rows`."""
         return self.b.stages[self.full][self.rows]
 
     @cached_property
     def base(self) -> torch.Tensor:
-        """What a has, at `rows`."""
+        """Return a's values at `rows`."""
         return self.a.stages[self.full][self.rows]
 
     def at(self, values: torch.Tensor | None) -> torch.Tensor | None:
@@ -197,7 +197,7 @@ def mscale(config: dict[str, Any]) -> float:
 def rotate(
     x: torch.Tensor, positions: torch.Tensor, inverse: torch.Tensor, layout: Layout, backwards: bool = False
 ) -> torch.Tensor:
-    """RoPE of x [T, …, R] at positions [T], or undone."""
+    """Apply RoPE to x [T, …, R] at positions [T], or undo it."""
     angles = positions.float()[:, None] * inverse
     shape = (len(positions), *(1,) * (x.dim() - 2), len(inverse))
     cos, sin = angles.cos().view(shape), angles.sin().view(shape) * (-1 if backwards else 1)

@@ -96,7 +96,7 @@ class Golden:
         return bool(bug.fields) or self.times_the_noise(bug) > TEN_TIMES
 
     def _noise(self, others: np.ndarray) -> np.ndarray:
-        """fp32 [F]: how far others [N, F] differ at most: at least an item's usual distance and FLOOR."""
+        """Return the largest distance of others [N, F], fp32 [F]: at least an item's usual distance and FLOOR."""
         distances = np.nan_to_num(np.abs(others - self.logprobs))
         noise = np.maximum(distances.max(0), FLOOR)
         for own in self.slices.values():
@@ -118,7 +118,7 @@ class Golden:
 
     @property
     def slices(self) -> dict[str, slice]:
-        """By item, its place among the F log-probabilities."""
+        """Each item's place among the F log-probabilities."""
         found, start = {}, 0
         for item in self.items:
             found[item.name] = slice(start, start + item.size)
@@ -149,7 +149,7 @@ def aligned(item: Item, reply: Reply | None) -> np.ndarray:
 
 
 def fields_of(item: Item, reply: Reply | None) -> dict[str, Any]:
-    """What a reply says in the item's FIELDS."""
+    """Return a reply's values of the item's FIELDS."""
     values = {} if reply is None else {name: getattr(reply, name) for name in FIELDS}
     return {name: value for name, value in values.items() if value is not None and name in item.fields}
 

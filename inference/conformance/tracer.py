@@ -124,7 +124,7 @@ class Tracer(StepObserver):
 
     @property
     def requests(self) -> dict[int, int]:
-        """How many tokens were computed of each request, by id."""
+        """Return the number of computed tokens of each request, by id."""
         return {id: 1 + max(int(rows.max()) for rows, _ in parts["tokens"]) for id, parts in self._parts.items()}
 
     def trace(self, request_id: int, tokens: int) -> Trace:
@@ -209,7 +209,7 @@ def trace_tokens(
 
 
 def _given_tokens(step: Step) -> Choices:
-    """For the draft layer: the token after each row of the step, as the text has it; 0 after its last one."""
+    """Return the text's token after each row of the step, for the draft layer; 0 after the last one."""
     [request], [start], [count] = step.batch.requests, step.batch.starts, step.batch.counts
     device = step.logits.device
     following = [*request.tokens[start + 1 : start + count + 1], 0][:count]

@@ -44,7 +44,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Verdict:
-    """kind: right; bug: named in `matches`; other: wrong, but unlike all known bugs; unknown: too few answers."""
+    """The judgement. kind: right; bug: named in `matches`; other: wrong, but unlike all known bugs; unknown: too few answers."""
 
     kind: str
     matches: tuple[Match, ...]  # most similar first; for `bug`, those that cannot be told apart come first

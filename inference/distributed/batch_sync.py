@@ -123,7 +123,7 @@ def _is_followed(entry: int, logit_count: int, draft_tokens: int | None, draft_e
 
 
 def _decode_policies(values: list[int]) -> dict[int, SelectionPolicy]:
-    """By index of the entry."""
+    """Decode the policies, by index of their entry."""
     policies, at = {}, 0
     while at < len(values):
         index, count = values[at : at + 2]

@@ -174,7 +174,7 @@ class Children:
         torch.set_num_threads(threads)
 
     def kill(self) -> None:
-        """End them at once, without waiting for it."""
+        """Kill the processes without waiting for their end."""
         for process in self.processes:
             process.kill()
 

@@ -31,7 +31,7 @@ _GROUP = "deepseek-v32/group"  # the store's key for the name of the group of co
 
 @dataclass(frozen=True)
 class Place:
-    """Where a rank is."""
+    """A rank's place in the job and on its machine."""
 
     rank: int
     size: int  # of the job
@@ -130,7 +130,7 @@ class Leader(Member):
 
     @contextmanager
     def loading(self) -> Iterator[None]:
-        """Around what makes the LLM: unless it succeeds, the job has failed. ValueError for a second LLM.
+        """Wrap the making of the LLM: unless it succeeds, the job has failed. ValueError for a second LLM.
 
         Children end at once. Under torchrun the other ranks end when this process exits: if they ended now, torchrun would end
         this process, too, before its user has read why.
@@ -148,7 +148,7 @@ class Leader(Member):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Around work that all ranks do at the same time.
+        """Wrap work that all ranks do at the same time.
 
         A rank that fails there leaves the others waiting in a collective, so any exception ends the whole job.
         """
@@ -277,7 +277,7 @@ INSIST_SECONDS = 3  # a second Ctrl-C this long after the first does interrupt: 
 
 @contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Within the block a KeyboardInterrupt of Ctrl-C waits until its end. Other handlers of the program run at once."""
+    """Delay a KeyboardInterrupt of Ctrl-C until the block's end. Other handlers of the program run at once."""
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield  # no signal raises anything here

@@ -12,10 +12,10 @@ from ...kernels.device import check_device
 from ...kernels.errors import ArgumentError
 from ...model.checkpoint.manifest import Progress
 from ...model.metadata import LayerCache
+from ...model.synthetic.caches import fill_synthetic_caches
 from ...model.transformer import Transformer
 from ..config import CacheBudget, Limits
 from ..engine.request import Request
-from ..engine.running.cache import fill_synthetic_caches
 from ..engine.running.observer import Model
 from ..engine.running.runner import Runner
 from ..engine.running.selection import SelectionRecorder
@@ -115,7 +115,7 @@ def load_on_all_ranks(job: Leader | None, source: ModelSource, progress: Progres
 
 
 def count_pages_on_all_ranks(job: Leader | None, budget: CacheBudget, model: Transformer) -> int:
-    """How many cache pages every rank has memory for."""
+    """Return the number of cache pages that every rank has memory for."""
     if job is None:
         return count_pages(budget, model)
     job.broadcast(MessageKind.COUNT_PAGES, asdict(budget))

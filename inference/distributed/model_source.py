@@ -119,7 +119,7 @@ class ModelSource:
 
 
 def _check_deterministic(device: torch.device, precision: Precision) -> None:
-    """ValueError if this device has no batch-invariant implementation of an operation in this precision."""
+    """Raise ValueError if this device has no batch-invariant implementation of an operation in this precision."""
     reason = not_deterministic(device, precision)
     if reason is not None:
         raise ArgumentError(

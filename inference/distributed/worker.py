@@ -6,9 +6,9 @@ from itertools import islice
 from typing import NoReturn
 
 from ...kernels.device import check_device
+from ...model.synthetic.caches import fill_synthetic_caches
 from ...model.transformer import Transformer
 from ..config import CacheBudget, Limits
-from ..engine.running.cache import fill_synthetic_caches
 from ..engine.running.runner import Runner, make_runner
 from ..engine.running.selection import IgnoredSelections, SelectionRecorder
 from ..engine.sizing import check_fits, count_pages
@@ -35,7 +35,7 @@ def lead_or_follow() -> Leader | None:
 
 @contextmanager
 def loading_llm(tensor_parallel_size: int | None) -> Iterator[Leader | None]:
-    """Around what makes an LLM. Starts that many ranks, or if None connects as `lead_or_follow`.
+    """Wrap the making of an LLM. Starts that many ranks, or if None connects as `lead_or_follow`.
 
     An exception in the block is the end of the other ranks.
     """

@@ -10,7 +10,7 @@ from ..text.grammar import Grammar
 
 @dataclass
 class CachePlace:
-    """What a request holds in the caches. The scheduler owns it. Empty while the request waits, but for `admission`."""
+    """A request's pages and entries in the caches, owned by the scheduler. Empty while the request waits, except `admission`."""
 
     pages: list[int] = field(default_factory=list)
     # Raised at each admission. During one admission `pages` is only appended to, so a copy of its first n entries stays right as
@@ -25,7 +25,7 @@ class CachePlace:
 
 @dataclass
 class QueuePlace:
-    """How long a request has waited, and for what (`in_turn` in scheduler.py). Its owner is the scheduler."""
+    """A request's waiting time and its reason (`in_turn` in scheduler.py), owned by the scheduler."""
 
     reusable: int = 0  # leading tokens that were found in the cache when the request began to wait; 0 once it runs
     skipped: int = 0  # steps in a row that computed nothing of its prompt
@@ -68,7 +68,7 @@ class Request:
 
     @property
     def shareable(self) -> int:
-        """How many leading tokens have the cache entries of an ordinary request: all, or those before an experiment begins."""
+        """The number of leading tokens with ordinary cache entries: all, or the ones before an experiment begins."""
         return len(self.tokens) if self.policy is None else min(self.policy.start, len(self.tokens))
 
     @property

@@ -153,7 +153,7 @@ def pages_in_memory(
     observers: Sequence[str] = (),
     mtp: bool = False,
 ) -> int:
-    """How many pages to allocate by default. ValueError if not even one page fits.
+    """Return the default number of pages. ValueError if not even one page fits.
 
     On a GPU: `memory_fraction` of its memory, less the memory already allocated (the weights) and the `step_bytes` that a step
     allocates. On a CPU: that fraction of the memory now available, divided among the job's `ranks`, but no more than

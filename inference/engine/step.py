@@ -81,7 +81,7 @@ class ModelRunner(Protocol):
 
 
 class StepRunner(Protocol):
-    """What a Step needs of its runner."""
+    """A Step's view of its runner."""
 
     @property
     def supports_async_scheduling(self) -> bool: ...

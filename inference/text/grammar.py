@@ -328,7 +328,7 @@ def _cannot_be_compiled(kind: str, error: str) -> ArgumentError:
 
 
 def _one_line(error: str) -> str:
-    """Keep the first line, and the reason for a wrong expression, which comes after a drawing of it."""
+    """Keep an error's first line and, for a wrong expression, the reason, which comes after a drawing of the expression."""
     first, *rest = error.splitlines() or [""]
     reasons = [line.removeprefix("error: ") for line in rest if line.startswith("error: ")]
     return " ".join([first[:300], *reasons])

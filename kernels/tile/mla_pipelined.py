@@ -107,7 +107,7 @@ def release(barrier: Any, tx: Any) -> None:
 
 @T.macro
 def start_scores(bias: Any, full: Any, parity: Any, s: Any) -> None:
-    """s = bias. Scores are added to the mask, so that masking takes no time between scores and probabilities."""
+    """Set s to the mask's bias. Scores are added to it, so masking takes no time between scores and probabilities."""
     T.mbarrier_wait_parity(full, parity)
     for h, k in T.Parallel(ROWS, BLOCK):
         s[h, k] = bias[k]
@@ -414,7 +414,7 @@ def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bo
 
 
 def check_layout(value_dim: int, **tensors: torch.Tensor) -> None:
-    """ValueError unless the kernel supports the dims and strides of `tensors`, queries first."""
+    """Raise ValueError unless the kernel supports the dims and strides of `tensors`, queries first."""
     width = next(iter(tensors.values())).shape[-1]
     if (value_dim, width) != (LATENT, LATENT + ROPE):
         raise ValueError(

@@ -116,7 +116,7 @@ def _partial(path: Path) -> Path:
 
 
 def _check_space(target: Path, needed: int, missing: list[Path]) -> None:
-    """CheckpointError if the disk cannot hold what is still to be written. Files of an interrupted run are written anew."""
+    """Raise CheckpointError if the disk cannot hold the remaining files. An interrupted run's incomplete files are written anew."""
     held = sum(part.stat().st_size for part in map(_partial, missing) if part.exists())
     free = shutil.disk_usage(target).free + held
     if needed > free:

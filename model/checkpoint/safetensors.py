@@ -27,7 +27,7 @@ _ITEM_SIZE |= {"U16": 2, "F32": 4, "I32": 4, "U32": 4, "F64": 8, "I64": 8, "U64"
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """Where a tensor lies on disk."""
+    """A tensor's place on disk."""
 
     file: Path
     name: str  # in that file

@@ -16,8 +16,8 @@ _ROWS = 4 * FP8_BLOCK  # generated at a time
 def fill_synthetic(model: torch.nn.Module, plan: Plan, seed: int = 0) -> None:
     """Fill a rank's part of a model with random weights, scaled by `scaled`, without a copy through the host.
 
-    Every 512 rows of a tensor depend only on the seed, the tensor's name and the kind of device, so several ranks together hold
-    the same model as one. The router's correction bias is 0: experts are chosen about evenly, as in a trained model.
+    Each block of 512 rows depends only on the seed, the tensor's name and the kind of device. So several ranks together hold the
+    same model as one rank. The router's correction bias is 0: experts are chosen about evenly, as in a trained model.
     """
     targets: dict[str, torch.Tensor] = dict(model.state_dict(keep_vars=True))
     config = plan.config

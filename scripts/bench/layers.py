@@ -22,13 +22,14 @@ from pathlib import Path
 
 import torch
 
-from deepseek_v32.inference.engine.running.cache import allocate, fill_synthetic_caches
+from deepseek_v32.inference.engine.running.cache import allocate
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.kernels.availability import describe
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.mtp import MTPTables
 from deepseek_v32.model.parallel.plan import Plan
 from deepseek_v32.model.parallel.shard import build_model
+from deepseek_v32.model.synthetic.caches import fill_synthetic_caches
 from deepseek_v32.model.synthetic.weights import fill_synthetic
 from deepseek_v32.model.transformer import Transformer
 

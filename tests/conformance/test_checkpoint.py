@@ -93,7 +93,7 @@ def test_bf16_holds_the_same_numbers(wide, tmp_path):
 
 
 def test_the_demo_in_bf16_is_the_demo(tmp_path):
-    """For engines that do not take its FP8."""
+    """The bf16 copy, for engines that do not take FP8, computes the same as the demo."""
     write_demo(tmp_path, "bf16")
     assert json.loads((tmp_path / "config.json").read_text())["index_topk"] == 128
     assert torch.equal(logprobs(DEMO), logprobs(tmp_path))

@@ -196,7 +196,7 @@ def test_every_known_bug_is_named_by_its_own_answers(golden, evidence):
 
 
 def test_a_third_bug_is_far_from_being_named(golden):
-    """With room for what the last bits of another processor's sums change."""
+    """The gap is larger than the changes from another processor's last bits."""
     rooms = {bug.name: room(golden, bug.name) for bug in golden.bugs if golden.counts(bug)}
     assert min(rooms.values()) > 0.05, rooms
 

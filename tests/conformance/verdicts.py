@@ -41,7 +41,7 @@ def replayed(golden: Golden, change: np.ndarray, fields: dict) -> Observation:
 
 
 def room(golden: Golden, name: str) -> float:
-    """How much less similar a third bug is, at least, than one that would be named with a bug and its twin.
+    """Return the least gap in similarity between a third bug and one that would be named with a bug and its twin.
 
     Replays the bug's answers, exact and with bf16 rounding noise. A negative result means that three are named.
     """
@@ -55,7 +55,7 @@ def room(golden: Golden, name: str) -> float:
 
 
 def in_short(verdict: Verdict) -> dict[str, Any]:
-    """As JSON values."""
+    """Summarise a verdict as JSON values."""
     matches = {match.name: round(match.similarity, 3) for match in verdict.matches[: verdict.named + 1]}
     return {
         "verdict": verdict.kind,

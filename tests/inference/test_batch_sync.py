@@ -63,7 +63,7 @@ def test_followers_see_the_same_batches(monkeypatch, seed, kept):
 
 
 def test_the_token_after_a_chunk_is_sent_where_the_draft_layer_needs_it():
-    """Of three chunks inside of prompts, the draft layer goes over the first two."""
+    """The token is sent for the first two of three chunks inside prompts, which the draft layer goes over."""
     requests = tuple(Request(id, tuple(range(10 * id, 10 * id + 9)), SamplingParams(), 9, 0) for id in range(3))
     for request in requests:
         request.cache.pages = [request.id]

@@ -343,6 +343,17 @@ def test_no_false_alarms(plain: LLM, llm: LLM, tmp_path: Path) -> None:
     assert all(completion.error is None for completion in llm.generate(PROMPTS, SHORT)) and not reports(tmp_path)
 
 
+def test_reused_pages_of_a_scored_answer_are_verified(llm: LLM) -> None:
+    prompt, answer = PROMPTS[2], [5, 7]
+    assert len(llm.score_answer(prompt, answer).selections) == 2
+    llm.generate(prompt, SHORT)
+    pages, *_ = llm.engine.pool.match(prompt)
+    llm.engine.pool.release(pages)
+    flip_byte(caches(llm)[0].latent, pages[0], 0)
+    with pytest.raises(RuntimeError, match="the cache check failed at position 0 "):
+        llm.score_answer(prompt, answer)
+
+
 def test_scoring_raises(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
     if llm.precision == "fp8" and hasattr(attention, "norm_and_cache"):
         pytest.skip("a fused launch writes the index keys")

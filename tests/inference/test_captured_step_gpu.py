@@ -74,7 +74,7 @@ def test_captures_go_on_after_all_graphs_are_gone() -> None:
 
 
 def test_an_engine_that_is_gone_does_not_cut_a_capture_short() -> None:
-    """Its graphs wait for the garbage collector, which may come during a capture; CUDA then refuses to free them."""
+    """A dead engine's graphs wait for the garbage collector. If it ran during a capture, CUDA would refuse to free them."""
     gone = Doubler(GraphMemory(torch.device("cuda")), 1000)
     gone.check(captured=False)
     gone.check(captured=True)

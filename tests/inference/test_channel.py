@@ -32,7 +32,7 @@ def test_messages_arrive_as_they_were_sent(ends) -> None:
 
 
 def test_a_closed_end_is_reported(ends) -> None:
-    """In the middle of a message, too: the rest of it never comes."""
+    """A closed end is also reported in the middle of a message, whose rest never comes."""
     sender, receiver = ends
     sender.send_packed(pack(MessageKind.REPLY, {"pages": 7})[:-1])
     sender.close()

@@ -202,7 +202,7 @@ def started(tmp_path: Path) -> Iterator[Any]:
 
 
 def ends(process: int, seconds: float = 5.0) -> bool:
-    """Whether a process that is not ours ends in this time."""
+    """Tell whether a process that is not ours ends in this time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:

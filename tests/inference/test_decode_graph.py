@@ -49,7 +49,7 @@ def load(checkpoint: Path, in_buckets: bool) -> LLM:
 
 
 def release_in_place(scheduler: Scheduler, request: Request) -> None:
-    """As Scheduler._release, with another way to empty the list of pages."""
+    """Do as Scheduler._release does, but empty the list of pages in place."""
     scheduler.pool.release(request.cache.pages)
     request.cache.pages.clear()
     request.cache.computed = request.cache.cached_pages = request.cache.prefix_id = 0
@@ -138,7 +138,7 @@ def test_a_step_is_launched_ahead_once_its_bucket_is_settled(
 
 
 def test_graphs_need_implementations_that_do_not_wait_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a Hopper GPU: every operation of a decode step counts, with the implementation that would serve it."""
+    """As on a Hopper GPU, one implementation that waits for the device rules graphs out, in any operation of a decode step."""
     monkeypatch.setattr(hardware, "is_hopper", lambda device: True)
     monkeypatch.setattr(registry, "find_spec", lambda package: True)
     monkeypatch.setattr(registry, "choose_implementation", registry.choose_implementation.__wrapped__)

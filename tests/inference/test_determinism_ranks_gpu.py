@@ -84,7 +84,7 @@ def last_line(size: int, program: str, *arguments: object) -> dict[str, object]:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_sums_depend_on_their_own_row_alone(size: int) -> None:
-    """Through shared memory and by NCCL, rows in parts of a tensor have the bits that they have in the whole of it."""
+    """Rows have the same bits in parts of a tensor as in the whole, through shared memory and by NCCL."""
     result = last_line(size, SUMS)
     print(result)
     found = result["found"]
@@ -103,5 +103,5 @@ def test_logits_and_answers_have_the_same_bits(size: int, precision: str) -> Non
 
 
 def test_without_the_mode_they_differ() -> None:
-    """So the comparison can fail."""
+    """Without the mode sums differ, so the comparison can fail."""
     assert any(last_line(2, ENGINE, "fp8", False).values())

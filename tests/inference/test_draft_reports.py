@@ -26,7 +26,7 @@ GREEDY = SamplingParams(temperature=0, max_tokens=24, ignore_eos=True)
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With so few tokens that an untrained layer guesses some."""
+    """A checkpoint whose vocabulary is so small that an untrained layer guesses some tokens."""
     directory = tmp_path_factory.mktemp("mtp")
     config = replace(TINY, num_hidden_layers=2, num_nextn_predict_layers=1, index_topk=16, vocab_size=16)
     write_checkpoint(directory, config, seed=1)

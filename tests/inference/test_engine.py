@@ -42,7 +42,7 @@ def run_steps_ahead(monkeypatch: pytest.MonkeyPatch, make: type[Runner] = AsyncR
 
 @pytest.fixture(autouse=True, params=[False, True], ids=["", "ahead"])
 def ahead(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether steps of decodes are launched before the tokens of the step before are read."""
+    """Tell whether steps of decodes are launched before the tokens of the step before are read."""
     if request.param:
         run_steps_ahead(monkeypatch)
     return request.param

@@ -220,7 +220,7 @@ def test_a_policy_survives_its_encoding() -> None:
 
 
 def _difference(one: Any, other: Any) -> float:
-    """Between the log-probabilities of equal answers; infinite for different ones."""
+    """Return the largest difference between the log-probabilities of equal answers; infinite for different answers."""
     if one.token_ids != other.token_ids:
         return float("inf")
     return float(

@@ -44,7 +44,7 @@ VICTIM = 1  # the request that a fault is aimed at
 
 @pytest.fixture(autouse=True, params=[False, True], ids=["", "ahead"])
 def ahead(request: pytest.FixtureRequest) -> bool:
-    """Whether steps of decodes are launched before the tokens of the step before are read."""
+    """Tell whether steps of decodes are launched before the tokens of the step before are read."""
     return request.param
 
 

@@ -43,7 +43,7 @@ def structured(**kind):
 
 @pytest.fixture(scope="module", params=[False, True], ids=["", "ahead"])
 def llm(request) -> LLM:
-    """Its model says noise, and never ends by itself."""
+    """An LLM whose model generates noise and never ends by itself."""
     llm = stand_in_llm()
     if request.param:
         llm.engine.runner = AsyncRunner(
@@ -170,7 +170,7 @@ def grammar(vocab=TOKENIZER.vocab_size, end_ids=TOKENIZER.eos_ids, **kind):
 
 
 def test_a_mask_is_the_set_of_tokens_that_lead_on():
-    """Against the prefixes of the texts, written out."""
+    """Masks agree with the prefixes of the texts, written out."""
     texts = ["quick", "quiet fox", "é🙂"]
     mask = grammar(choice=texts, vocab=500, end_ids=(END, 450))
     output: list[int] = []

@@ -24,7 +24,7 @@ LIMITS: dict[str, Any] = {"page_count": 600, "max_sequences": 16, "max_model_len
 
 @pytest.mark.parametrize("drafts", [0, 1, 4, "auto"])
 def test_graphs_find_the_tokens_that_sampling_gives(drafts: int | Literal["auto"]) -> None:
-    """With batch-invariant kernels, so that batches of any size have the same logits."""
+    """Graphs and sampler agree. Kernels are batch-invariant, so that batches of any size have the same logits."""
     llm = LLM(DEMO, device="cuda", precision="fp8", speculative_tokens=drafts, deterministic=True, **LIMITS)
     prompts = []
     for seed in range(9):

@@ -187,7 +187,7 @@ def test_a_call_during_a_call_of_another_thread_is_refused() -> None:
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["", "in-another-thread"])
 def test_a_forgotten_stream_may_be_closed_in_the_middle_of_a_step(elsewhere: bool) -> None:
-    """By the garbage collector, which runs at any time in any thread: without waiting for the step, and without an error."""
+    """The garbage collector may close a stream at any time in any thread; it does not wait for the step, and raises nothing."""
     llm = fake_llm()
     forgotten: list[Iterator[Delta]] = [llm.stream([8, 9], GREEDY)]
     next(forgotten[0])

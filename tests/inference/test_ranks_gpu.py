@@ -128,7 +128,7 @@ if job.rank == 0:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_every_rank_computes_the_same_sums(size: int) -> None:
-    """In CUDA graphs: small and large tensors, whole vectors or not, through memory that the GPUs share where there is some."""
+    """Sums in CUDA graphs agree on all ranks for small and large tensors, in whole vectors or not, by shared memory or NCCL."""
     first, *_ = Job(size, COLLECTIVES).wait(120)
     assert first.code == 0, first.err
     result = json.loads(first.out.splitlines()[-1])
@@ -155,7 +155,7 @@ while True:
 
 @pytest.mark.parametrize(("size", "victim"), [(2, 0), (2, 1), (4, 3)])
 def test_a_killed_rank_takes_the_job_with_it(size: int, victim: int) -> None:
-    """In the middle of a step in a CUDA graph: the others wait for it in a collective on the device when it dies."""
+    """A rank dies in the middle of a CUDA graph, while the others wait for it in a collective on the device, and all end."""
     if size > COUNT:
         pytest.skip(f"needs {size} GPUs")
     with Job(size, ENDLESS) as job:

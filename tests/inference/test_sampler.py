@@ -215,7 +215,7 @@ def test_noise_is_pinned() -> None:
 
 
 def test_a_million_draws_without_a_seed_follow_the_exact_distribution() -> None:
-    """With the seeds that requests without one get, at places all over an answer."""
+    """Seeds are random ones, as requests without a seed get, and places are all over an answer."""
     count, vocab = 1_000_000, 40
     logits = torch.linspace(2, -4, vocab, dtype=torch.float64)
     seeds = torch.from_numpy(np.frombuffer(secrets.token_bytes(8 * count), dtype=np.int64).copy())

@@ -24,7 +24,7 @@ BASE = SamplingParams(temperature=0, max_tokens=60, ignore_eos=True)
 
 
 def test_graphs_sample_what_the_sampler_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With batch-invariant kernels, so that batches of any size have the same logits. Captures, replays and rows of padding."""
+    """Captures, replays and padded steps agree with the sampler. Kernels are batch-invariant."""
     llm, calls = LLM(device="cuda", precision="fp8", deterministic=True, **LIMITS), []
     prompts = [[(i * by) % 997 + 10 for i in range(20 + by)] for by in (3, 7, 11, 29, 37, 53, 64, 71, 90)]
     kinds = [

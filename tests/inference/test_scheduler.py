@@ -60,7 +60,7 @@ class World:
         return request
 
     def step(self, fails: bool = False, ahead: bool = False) -> Batch:
-        """As Engine.step. `ahead` launches the next step before it reads the tokens of this one."""
+        """Do as Engine.step does. `ahead` launches the next step before it reads the tokens of this one."""
         if fails:
             self.drain()
         in_flight, self.in_flight = self.in_flight or self.start(self.scheduler.schedule()), None

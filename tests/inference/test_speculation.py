@@ -163,7 +163,7 @@ def test_a_page_with_drafts_is_found_by_what_follows_it() -> None:
 
 
 def test_auto_is_understood_around_a_model_in_memory(checkpoint: Path, plain: LLM) -> None:
-    """With a draft layer and without."""
+    """`auto` works with a draft layer and without one."""
     drafting = LLM(checkpoint, device="cpu", speculative_tokens=2)
     for model, number in ((drafting.model, AUTO), (plain.model, 0)):
         llm = LLM.from_model(model, plain.config, speculative_tokens="auto", page_count=20)

@@ -108,7 +108,7 @@ def test_two_ranks_over_nccl_speculate_as_one() -> None:
 @two_gpus
 @pytest.mark.parametrize("drafts", [1, 3, "auto"])
 def test_graphs_of_two_ranks_draft_over_nccl(drafts: int | str) -> None:
-    """In fp8 with batch-invariant kernels, so that answers with drafts have the bits of those without."""
+    """In fp8 with batch-invariant kernels, answers with drafts have the same bits as answers without."""
     found, plain = ranks(2, "fp8", drafts, "deterministic"), ranks(2, "fp8", 0, "deterministic")
     assert found["graphs"] and plain["graphs"]
     assert (found["tokens"], found["logprobs"]) == (plain["tokens"], plain["logprobs"])
@@ -117,7 +117,7 @@ def test_graphs_of_two_ranks_draft_over_nccl(drafts: int | str) -> None:
 
 @two_gpus
 def test_graphs_of_two_ranks_draft_as_well_as_one() -> None:
-    """In fp8 with the fastest kernels."""
+    """Two ranks draft as well as one in fp8 with the fastest kernels."""
     found, one = ranks(2, "fp8", 2), one_gpu("fp8", 2)
     assert found["graphs"]
     for place in range(2):

@@ -12,11 +12,12 @@ import torch
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.distributed.leading_runner import fill_caches_on_all_ranks
-from deepseek_v32.inference.engine.running.cache import allocate, fill_synthetic_caches
+from deepseek_v32.inference.engine.running.cache import allocate
 from deepseek_v32.kernels.cache_write import gather_index_keys, gather_latents
 from deepseek_v32.model.checkpoint.config_json import config_json
 from deepseek_v32.model.config import Precision
 from deepseek_v32.model.metadata import PAGE_SIZE
+from deepseek_v32.model.synthetic.caches import fill_synthetic_caches
 from deepseek_v32.model.synthetic.checkpoint import TINY
 from support.job import ENVIRONMENT, torchrun
 

@@ -131,7 +131,7 @@ class Sequence:
         self.caches = allocate(model.config, model.compute.precision, 4, mtp=True)
 
     def metadata(self, start: int, count: int, decode: bool) -> AttentionMetadata:
-        """Of `count` tokens from position `start`: a chunk of a prompt, or rows on the decode path."""
+        """Make the metadata of `count` tokens from position `start`: a prompt's chunk, or rows on the decode path."""
         ends = range(start + 1, start + count + 1)
         positions = torch.arange(start, start + count)
         table = torch.tensor([self.pages], dtype=torch.int32)

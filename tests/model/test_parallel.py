@@ -145,7 +145,7 @@ dist.destroy_process_group()
 
 
 def test_sums_that_are_left_to_the_next_norm_change_nothing(tmp_path):
-    """Of up to 64 tokens: chunks of 64 and 36, but not one of 65. The last layer's sum is made without a norm."""
+    """Sums of up to 64 tokens are left to the norm: chunks of 64 and 36, but not of 65. The last layer's sum has no norm."""
     config = replace(TINY, num_hidden_layers=2, num_attention_heads=8, qk_rope_head_dim=64)
     assert Plan(config, 0, 2).split["heads"]
     write_checkpoint(tmp_path / "model", config, "fp8", 1)

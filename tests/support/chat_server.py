@@ -205,7 +205,7 @@ def serve(service: ScriptedService, model: str = "scripted", port: int = 0) -> C
 
 
 def serve_app(app: Any, service: Any, port: int = 0) -> ChatServer:
-    """On a port of loopback, by default a free one, in a thread."""
+    """Serve an application in a thread, on a loopback port, by default a free one."""
     import uvicorn
 
     listener = socket.socket()

@@ -138,7 +138,7 @@ class Reader:
     # Refusals and corrections
 
     def _told_after_all(self, question: str) -> str | None:
-        """Whether a sentence has every word of the question that was refused."""
+        """Tell whether a sentence has every word of the question that was refused."""
         words = english.stems(question)
         for sentence in self.sentences:
             if sentence.asks or not english.could_answer(question, sentence.text):
@@ -196,21 +196,21 @@ class Reader:
         return None
 
     def _numbered(self, number: int, quote: str, at: int, ordinal: str) -> str | None:
-        """Whether a line of a numbered list is the one that is asked for."""
+        """Tell whether a line of a numbered list is the one that is asked for."""
         following = self.heard[at + len(quote) :].lstrip("\n")
         last = re.match(rf"{number + 1}[.)] ", following) is None
         right = last if ordinal == "last" else _ORDINALS.index(ordinal) + 1 == number
         return None if right else "the quote is another line of the list"
 
     def _fits(self, question: str, words: set[str], sentence: str) -> bool:
-        """Whether they share a word, perhaps mistyped, or both speak of the user: one of them says "I" or "we"."""
+        """Tell whether they share a word, perhaps mistyped, or both speak of the user: one of them says "I" or "we"."""
         if english.shared(english.related(sentence), words) or self._mine(question, sentence):
             return True
         letters = re.sub(r"\W", "", question.lower())
         return any(word in letters for word in re.findall(r"[a-z]{3,}", sentence.lower()) if word not in english.SMALL)
 
     def _has_words_of(self, question: str, sentence: str) -> bool:
-        """Whether a sentence has all words of a question and could answer it, or a name in it."""
+        """Tell whether a sentence has all words of a question and could answer it, or a name in it."""
         words, names = english.stems(question), re.findall(r"(?<=\w )[A-Z]\w+|\w+(?='s )", question)
         named = any(re.search(rf"\b{name}\b", sentence) for name in names if name.lower() not in english.SMALL)
         return named or (

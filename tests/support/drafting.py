@@ -21,7 +21,7 @@ LENGTHS = (150, 5, 70)  # tokens of three requests' prompts
 
 
 def make_runner(model: Transformer, sequences: int = 3, graphs: bool = False) -> Runner:
-    """Over caches in which whatever no step has written is poison."""
+    """Make a runner over caches that are poison where no step has written."""
     device = model.compute.device
     caches = allocate(model.config, model.compute.precision, PAGES + SCRATCH_PAGES, device, mtp=True)
     for cache in caches:

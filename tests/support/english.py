@@ -83,7 +83,7 @@ def shared(one: set[str], other: set[str]) -> set[str]:
 
 
 def shape(value: str) -> str:
-    """What a value looks like."""
+    """Classify a value by its looks."""
     if re.search(r"\d:\d\d|\b(am|pm|a\.m|p\.m|o'?clock|noon|midnight|half past|quarter)\b|^\d{1,2}(-\d{1,2})?$", value):
         return "number" if re.fullmatch(r"\d+", value) else "time"
     if re.search(rf"day\b|\b({_MONTHS}|tomorrow|week\w*)\b", value.lower()) or re.fullmatch(r"the \d+\w\w", value):
@@ -92,7 +92,7 @@ def shape(value: str) -> str:
 
 
 def said(value: str, quote: str) -> bool:
-    """Whether a value stands in a quote, as the assistant repeats it: "my" is "your", and a first letter may be small."""
+    """Tell whether a value stands in a quote, as the assistant repeats it: "my" is "your", and a first letter may be small."""
     yours = re.sub(r"\b([Mm]y|[Oo]ur)\b", "your", re.sub(r"\bI\b", "you", quote))
     return (
         any(part in text for text in (quote, yours) for part in (value, value[:1].swapcase() + value[1:]))
@@ -101,7 +101,7 @@ def said(value: str, quote: str) -> bool:
 
 
 def could_answer(question: str, sentence: str) -> bool:
-    """Whether a sentence has a value of the kind that a question wants. Persons and places cannot be told by their looks."""
+    """Tell whether a sentence has a value of the kind that a question wants. Persons and places cannot be told by their looks."""
     asked = question.lower()
     if re.search(r"\b(who|whose|whom|where|wheres)\b", asked):
         return False

@@ -45,7 +45,7 @@ class Terminal:
         self.seen = ""
 
     def wait_for(self, text: str, seconds: float = 30) -> str:
-        """What came up to this text, which is taken out."""
+        """Wait for this text; return and remove everything up to it."""
         end = time.monotonic() + seconds
         while text not in (clean := ESCAPES.sub("", self.seen)):
             ready, _, _ = select.select([self.master], [], [], max(end - time.monotonic(), 0))

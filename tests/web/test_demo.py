@@ -42,7 +42,7 @@ def demo() -> Iterator[Any]:
 
 @pytest.mark.heavy
 def test_the_demo_answers_and_the_inspector_shows_why(open_tab: Any, demo: Any) -> None:
-    """With UPDATE_SCREENSHOT=1 the picture of it becomes the README's."""
+    """The inspector shows the answer's passage. With UPDATE_SCREENSHOT=1 its picture becomes the README's."""
     update = bool(os.environ.get("UPDATE_SCREENSHOT"))
     tab = open_tab(url=demo.url, viewport={"width": 1360, "height": 960}, http_credentials=CREDENTIALS)
     page = tab.page

@@ -36,7 +36,7 @@ def test_fits(open_tab: Any, scripted: Any, name: str, inspecting: bool) -> None
 
 @pytest.mark.parametrize("name", SIZES)
 def test_one_can_type_at_once_where_there_is_a_keyboard(open_tab: Any, name: str) -> None:
-    """On a phone the focus would open its keyboard over the page."""
+    """The text box has the focus, except on a phone, where the focus would open the keyboard over the page."""
     width, height = SIZES[name]
     tab = open_tab(viewport={"width": width, "height": height})
     focused = tab.page.evaluate("document.activeElement === document.querySelector('#dsa-text textarea')")
@@ -114,7 +114,7 @@ def test_theme_is_remembered(open_tab: Any) -> None:
 
 @pytest.mark.parametrize("width", [801, 820, 960, 1100, 1101, 1280])
 def test_the_sidebar_is_whole_or_away(open_tab: Any, scripted: Any, width: int) -> None:
-    """With the inspector open, and with the sidebar closed: no strip of it with cut text."""
+    """No strip of the sidebar with cut text is left, with the inspector open or the sidebar closed."""
     tab = open_tab(viewport={"width": width, "height": 800})
     page = tab.page
 

@@ -72,7 +72,7 @@ def test_markdown_makes_only_harmless_tags(text: str) -> None:
 
 
 def test_no_injection_runs_or_loads(open_tab: Any, scripted: Any) -> None:
-    """As a question, as an answer, as a thought, as a title, as a file's name, and from a file."""
+    """An injection does nothing as a question, an answer, a thought, a title, a file's name, or from a file."""
     tab = open_tab()
     service = scripted.service
     service.pace = 0

@@ -89,7 +89,7 @@ class DraftGraphs:
 
 
 class _Size(NamedTuple):
-    """What a graph is captured for."""
+    """The sizes that a graph is captured for."""
 
     requests: int  # at most
     drafts: int  # the most that the step verifies or makes, so that steps which verify as many share a graph

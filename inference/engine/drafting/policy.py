@@ -31,7 +31,7 @@ class Row(NamedTuple):
 _CPU, _GPU, _GRAPHS, _ANY = "CPU", "GPU", "GPU with CUDA graphs", 1 << 30
 TABLE = (  # docs/speculation.md has the sources
     Row(_CPU, _ANY, 4, (1.33, 1.57, 2.1, 2.55)),
-    Row(_CPU, _ANY, 16, (1.4, 1.8, 2.4)),
+    Row(_CPU, _ANY, 16, (1.4, 1.9, 2.65)),
     Row(_GRAPHS, 8, 1, (1.5, 1.86, 2.5, 3.1)),
     Row(_GRAPHS, 8, 8, (1.6, 2.6, 3.0, 3.4)),
     Row(_GRAPHS, _ANY, 2, (1.02, 1.44, 1.87)),
@@ -52,7 +52,7 @@ class DraftPolicy:
         self._count = count
 
     def choose(self, sequences: int, ready: Sequence[Request]) -> int | None:
-        """How many drafts a step of that many requests makes for those that are ready. 0: the draft layer only writes its entries.
+        """Return how many drafts a step makes for its ready requests. 0: the draft layer only writes its entries.
         None: it does nothing, and these requests get no drafts any more."""
         return self._count
 
@@ -69,7 +69,7 @@ class DraftPolicy:
 
 
 class TableDrafts(DraftPolicy):
-    """The rules of `auto`."""
+    """Decides the number of drafts by the rules of `auto`."""
 
     def __init__(self, device: str, layers: int) -> None:
         super().__init__(MAX_DRAFT_TOKENS)

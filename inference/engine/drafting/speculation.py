@@ -67,10 +67,10 @@ class Speculation:
         return batch if count is None else replace(batch, draft_tokens=count)
 
     def commit(self, batch: Batch, drafted: bool, accepted: Sequence[int] = ()) -> None:
-        """A step's tokens are in their requests: count its right drafts as computed, and the draft layer's entries as written.
+        """Call when a step's tokens are in their requests: counts right drafts as computed, the draft layer's entries as written.
 
-        drafted: the draft layer has done its work. accepted: if the step has verified drafts, how many were right of each request
-        for which it has sampled.
+        drafted: the draft layer has done its work. accepted: each sampling request's number of right drafts; empty if the step has
+        verified none.
         """
         self._made = {}
         if self.policy is not None:

@@ -39,11 +39,11 @@ class StagedTokens:
         self.drafts = self.all[self.first_draft :].view(max_sequences, MAX_DRAFT_TOKENS)
 
     def place_of_sampled(self, row: int) -> int:
-        """In `all`, of sampled[row]."""
+        """Return the place of sampled[row] in `all`."""
         return 1 + row
 
     def place_of_draft(self, row: int, number: int) -> int:
-        """In `all`, of drafts[row, number]."""
+        """Return the place of drafts[row, number] in `all`."""
         return self.first_draft + row * MAX_DRAFT_TOKENS + number
 
 
@@ -53,7 +53,7 @@ def prepare(
     drafts: torch.Tensor | None = None,
     on_selection: SelectionCallback | None = None,
 ) -> Inputs:
-    """drafts: int64 [rows, drafts] on the device, from which the batch takes the tokens that it verifies."""
+    """Make the model's inputs for a batch. drafts: int64 [rows, drafts] on the device, the table of drafts to verify."""
     lengths = [start + count for start, count in zip(batch.starts, batch.counts, strict=True)]
     given = batch.draft_counts or (0,) * len(lengths)
     table = np.zeros((len(lengths), max(-(-length // PAGE_SIZE) for length in lengths)), dtype=np.int32)
@@ -262,7 +262,7 @@ class DecodeInputs:
                 table[row, count:] = self.scratch_page
 
     def read(self, into: torch.Tensor | None = None) -> Inputs:
-        """The model's arguments. The context lengths on the host are the bucket's upper bound.
+        """Return the model's arguments. The context lengths on the host are the bucket's upper bound.
 
         into: int64 [B] for the tokens.
         """

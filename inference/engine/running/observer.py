@@ -17,7 +17,7 @@ from .inputs import Inputs
 
 
 class Model(Protocol):
-    """What a runner needs of a model: model.transformer.Transformer, or a test's stand-in."""
+    """The runner's view of a model: model.transformer.Transformer, or a test's stand-in."""
 
     def forward(
         self, tokens: torch.Tensor, positions: torch.Tensor, metadata: AttentionMetadata, caches: list[LayerCache]
@@ -28,7 +28,7 @@ Plan = tuple[np.ndarray, ...]  # what an observer wants all ranks to know of a s
 
 
 class Setup(NamedTuple):
-    """What an observer watches: one rank's runner, which is about to be made."""
+    """The observed runner of one rank, which is about to be made."""
 
     model: Model
     caches: list[LayerCache]  # an observer may replace entries by ones that have stamps
@@ -92,7 +92,7 @@ class Observers:
 
     @contextmanager
     def joined_by(self, observer: StepObserver) -> Iterator[None]:
-        """Between two steps, let another observer without words watch the steps in the block."""
+        """Let another observer, which must have no words, watch the steps in the block. Call between two steps."""
         assert not observer.words
         self.members += (observer,)
         try:

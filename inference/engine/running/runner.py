@@ -108,7 +108,7 @@ class Runner:
                 graphs.free()
 
     def plan(self, batch: Batch) -> tuple[Plan, ...]:
-        """What the observers do in the step, as rank 0 decides for all ranks."""
+        """Return the observers' plans for the step, which rank 0 makes for all ranks."""
         return self.observers.plan(batch, self._in_graph(batch))
 
     @torch.inference_mode()

@@ -79,7 +79,7 @@ def all_logits(engine: Engine, token_ids: Sequence[int], chunk: int | None = Non
 
 
 def raise_observed(engine: Engine, request: Request) -> None:
-    """RuntimeError if an observer has found a fault in the request's latest chunk, whose logits have arrived."""
+    """Raise RuntimeError if an observer has found a fault in the request's latest chunk, whose logits have arrived."""
     error = engine.end_observed().get(request.id)
     if error is not None:
         raise RuntimeError(error)
@@ -109,7 +109,7 @@ def score(
 
 
 def check_finite(logits: torch.Tensor) -> None:
-    """FloatingPointError for logits that are not finite."""
+    """Raise FloatingPointError for logits that are not finite."""
     if not logits.amax(-1).isfinite().all():  # as in sampling: the maximum of a row that holds a NaN is NaN
         raise FloatingPointError("the model's logits for the prompt are not finite numbers")
 

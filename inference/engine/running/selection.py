@@ -228,7 +228,7 @@ class DecodeRecord:
 
     @classmethod
     def alone(cls, rows: int, layers: int, topk: int, device: torch.device) -> "DecodeRecord":
-        """With memory of its own, for steps of this many rows."""
+        """Make a record with memory of its own, for steps of this many rows."""
         whole = _new_rows(rows, layers, topk, device)
         return cls(whole, _Places(whole))
 
@@ -238,11 +238,11 @@ class DecodeRecord:
         return self._host.place
 
     def copy_to_host(self, place: torch.Tensor) -> None:
-        """Within a step's graph: copy what it has selected. place: int64 [1] on the device, as `next_place` has returned it."""
+        """Copy the step's selections, within its graph. place: int64 [1] on the device, as `next_place` has returned it."""
         self._host.seen[:, : len(self.device)].index_copy_(0, place, self.device[None])
 
     def fetch(self, rows: int) -> np.ndarray:
-        """For a step without a graph, once it is launched: copy its first rows. Returns them as SelectionRecorder.decodes takes."""
+        """Copy the first rows of a launched step without a graph. Returns them in the form of SelectionRecorder.decodes."""
         place = self.next_place()
         self._host.whole[place, :rows].copy_(self.device[:rows], non_blocking=True)
         return self.at(place)

@@ -64,7 +64,7 @@ def _is_early(row: Row) -> bool:
 
 
 class LikeliestTokens(Protocol):
-    """What is needed of a GreedySample."""
+    """The part of a GreedySample that masks need."""
 
     @property
     def has_arrived(self) -> bool: ...

@@ -98,6 +98,6 @@ def _sums(x: torch.Tensor) -> torch.Tensor:
 
 
 def on_device(device: torch.device, values: Sequence[Any], dtype: torch.dtype = torch.int64) -> torch.Tensor:
-    """A list as a tensor on the device, without waiting for a GPU."""
+    """Copy a list to a tensor on the device, without waiting for a GPU."""
     tensor = torch.tensor(values, dtype=dtype)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

@@ -63,7 +63,7 @@ class GreedyTokens:
         return self._place
 
     def find(self, logits: torch.Tensor, place: torch.Tensor, stage: torch.Tensor) -> None:
-        """Within a step's graph, which has put its own tokens into `given`. logits: fp32 [rows, vocab].
+        """Find the likeliest tokens, within a step's graph, which has filled `given`. logits: fp32 [rows, vocab].
 
         place: int64 [1] on the device. stage: bool [1], whether a following step may take the tokens.
         """

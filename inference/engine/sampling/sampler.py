@@ -112,7 +112,7 @@ def needs_host_sync(params: SamplingParams) -> bool:
 
 
 def noise_key(row: Row) -> tuple[int, int]:
-    """Return the seed and the place in the output that a row's noise depends on. Earlier steps' pending tokens count."""
+    """Return the inputs of a row's noise: the seed, and the token's place in the output, counting earlier steps' pending tokens."""
     request = row.request
     return signed(request.seed), request.output_count + max(request.cache.pending - 1, 0) + row.offset
 
@@ -185,7 +185,7 @@ def _to_host(tensor: torch.Tensor) -> torch.Tensor:
 def _best(
     logprobs: torch.Tensor, tokens: torch.Tensor, rows: Sequence[int], requests: Sequence[Request]
 ) -> dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """By row: the best log-probabilities, their ids, and the sampled token's. For the requests that ask for them."""
+    """Return for each row the best log-probabilities, their ids, and the sampled token's, for the requests that ask for them."""
     count = max(requests[row].params.logprobs or 0 for row in rows)
     values, ids = logprobs.topk(min(count, logprobs.shape[-1]), dim=-1)
     own = logprobs.gather(1, tokens[on_device(tokens.device, rows)][:, None])[:, 0]

@@ -76,11 +76,11 @@ class Pace:
             self._rate *= min(max(seconds / expected, 0.5), 2.0)
 
     def seconds(self, start: int, count: int) -> float:
-        """What `count` tokens from position `start` on will take."""
+        """Predict the seconds for `count` tokens from position `start` on."""
         return self._rate * self._work(start, count)
 
     def tokens(self, start: int, seconds: float) -> int:
-        """How many tokens from position `start` on can be computed in this time, at least `least_tokens`."""
+        """Return the number of tokens from position `start` on that fit in this time, at least `least_tokens`."""
         if math.isinf(seconds):
             return 2**62
         base, work = self._fixed + start, seconds / self._rate

@@ -54,7 +54,7 @@ class PagePool:
 
     @property
     def available(self) -> int:
-        """How many pages `allocate` can give: the free and the cached ones."""
+        """The number of pages that `allocate` can give: the free and the cached ones."""
         return self.free + self.cached
 
     def pages_for(self, tokens: int) -> int:

@@ -250,7 +250,7 @@ class Scheduler:
         return len(self.pool.find(request.tokens, self._most_reusable(request))[0]) * self.pool.page_size
 
     def _most_reusable(self, request: Request) -> int:
-        """How many of its tokens may come from reused pages. The last one is always computed: its logits are needed."""
+        """Return how many of its tokens may come from reused pages. The last one is always computed: its logits are needed."""
         return min(len(request.tokens) - 1, request.shareable)
 
     def _grow(self, request: Request) -> bool:

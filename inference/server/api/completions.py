@@ -194,7 +194,7 @@ class _Choice:
         return piece
 
     def push(self, deltas: list[Delta]) -> dict[str, Any] | str | None:
-        """The next chunk for these deltas: its text alone if it holds nothing else, None if there is nothing to send yet.
+        """The next chunk for these deltas: only its text if it holds nothing else, None if there is nothing to send yet.
 
         Raises ApiError if the answer failed.
         """

@@ -148,14 +148,14 @@ class ApiContext:
         )
 
     async def submit(self, requests: Sequence[Request]) -> list[AsyncStream]:
-        """As Service.submit_many, with ApiError for more requests than the server can hold."""
+        """Like Service.submit_many, with ApiError for more requests than the server can hold."""
         try:
             return await self.service.submit_many(requests)
         except ValueError as error:
             raise ApiError(400, str(error)) from None
 
     async def score(self, request: Request, top: int) -> list[TokenLogprob]:
-        """As Service.score, but failures are ApiErrors."""
+        """Like Service.score, but failures are ApiErrors."""
         try:
             return await self.service.score(request, top)
         except TimeoutError:

@@ -156,7 +156,7 @@ def _path(error: Mapping[str, Any]) -> tuple[str | int, ...]:
 
 
 def _progress(error: Mapping[str, Any]) -> tuple[bool, int]:
-    """(whether the value has the right type, how deep the error is)."""
+    """Return (whether the value has the right type, the depth of the error)."""
     return not error["type"].endswith("_type"), len(_path(error))
 
 

@@ -209,7 +209,7 @@ class BoundedRoute(APIRoute):
                 try:
                     body = await request.body()
                 except ClientDisconnect:
-                    return Response(status_code=499)  # nobody reads it
+                    return Response(status_code=499)  # no one reads it
                 await check_values(body)
             return await handle(request)
 

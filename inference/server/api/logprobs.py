@@ -57,7 +57,7 @@ class TextLogprobsBuilder:
         return block
 
     def prompt(self, tokens: Sequence[int], scores: Sequence[TokenLogprob]) -> dict[str, Any]:
-        """As `block`, for an echoed prompt. Its first token follows no other, so that it has no probability."""
+        """Like `block`, for an echoed prompt. Its first token follows no other, so it has no probability."""
         first = {
             "tokens": [self._text(tokens[0])],
             "token_logprobs": [None],
@@ -95,7 +95,7 @@ def refuse_in_stream(count: int) -> NoReturn:
 
 
 async def prompt_logprobs(context: ApiContext, prompt: Sequence[int], count: int) -> list[Any]:
-    """For each token of a prompt, by token id: its log-probability and the `count` likeliest tokens' ones; null for the first.
+    """Return for each token of a prompt, by id, its log-probability and the `count` likeliest tokens' ones; null for the first.
 
     Raises ApiError and Busy.
     """
@@ -118,8 +118,8 @@ async def prompt_logprobs(context: ApiContext, prompt: Sequence[int], count: int
 
 
 def selections(found: Sequence[TokenSelection]) -> list[dict[str, Any]]:
-    """For each token: the position of its query in the sequence of prompt and answer; by layer, the positions that were attended
-    to, ascending, and their scores where the layer had more to choose from than it takes."""
+    """Return for each token its query's position in prompt and answer, and by layer the positions that were attended to,
+    ascending, and their scores where the layer had more to choose from than it takes."""
     return [
         {
             "query_position": each.position,

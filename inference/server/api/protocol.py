@@ -144,7 +144,7 @@ class ChatRequest(ConversationFields, SamplingFields):
     )
     function_call: Literal["none", "auto"] | None = Field(None, description="none or auto, without functions")
     modalities: list[Literal["text"]] | None = None
-    prediction: JsonObject | None = Field(None, description="ignored: it changes the speed of OpenAI's models alone")
+    prediction: JsonObject | None = Field(None, description="ignored: it changes only the speed of OpenAI's models")
     verbosity: Literal["medium"] | None = Field(None, description="medium; no other is served")
 
 

@@ -151,7 +151,7 @@ class OpenWork:
             return not self._stopping
 
     def take(self) -> Arrived:
-        """What has come since the last call, and the oldest job that waits."""
+        """Take the arrivals since the last call, and the oldest waiting job."""
         with self._wake:
             arrived = Arrived(self._arrivals, self._cancels, self._jobs.popleft() if self._jobs else None)
             self._arrivals, self._cancels = [], []

@@ -53,7 +53,7 @@ class ScoreJob:
 
     @property
     def has_failed(self) -> bool:
-        """Tell whether it has run, and raised."""
+        """Tell whether the job has run and raised an exception."""
         return self.future.done() and not self.future.cancelled() and self.future.exception() is not None
 
     def fail(self, error: Exception) -> None:

@@ -187,7 +187,7 @@ def test_every_command_is_listed():
 
 @pytest.mark.heavy
 def test_functions_are_called_and_answered(chat):
-    """With the demo, which has learned to: the call is shown without marks, and the answer uses what was returned."""
+    """The demo calls functions: the call is shown without marks, and the answer uses the returned value."""
     llm = LLM()
     session, out, _ = chat(CALLS, "21 degrees and sunny", "18 degrees and rain", llm=llm, tools=[WEATHER])
     calls = [call["function"] for call in session.messages[1]["tool_calls"]]

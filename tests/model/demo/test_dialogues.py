@@ -48,7 +48,7 @@ FRAMES = (
 
 
 def conversations(split: str = "train", **options) -> list[Conversation]:
-    """Of the shipped checkpoint's families, and of all, in turn."""
+    """Conversations of the shipped checkpoint's families and of all families, in turn."""
     return [write(n, length=5000, split=split, families=(BASE, FAMILIES)[n % 2], **options) for n in SEEDS]
 
 

@@ -108,7 +108,7 @@ def test_ranks_have_conversations_of_their_own():
 
 
 def test_a_batch_that_cannot_be_generated_ends_the_training():
-    """If a rank passed over it, its next step would meet another step's collectives."""
+    """The training ends, because a rank that skipped the batch would meet another step's collectives."""
     batches = data.Batches(DEMO / "tokenizer.json", 1, [(256, 1)], 1, nonsense=True)
     try:
         with pytest.raises(RuntimeError, match="batch 0 could not be generated in 8 attempts"):

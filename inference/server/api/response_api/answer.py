@@ -164,5 +164,5 @@ class Output:
 
 
 def _copy(item: dict[str, Any]) -> dict[str, Any]:
-    """As it is now: the item goes on growing."""
+    """Copy the item, which goes on growing."""
     return {**item, "content": [dict(part) for part in item["content"]]} if "content" in item else dict(item)

@@ -1,4 +1,4 @@
-"""The route, its stream of events, and their errors."""
+"""The routes of /v1/responses, their stream of events, and their errors."""
 
 import itertools
 import json
