@@ -25,7 +25,7 @@ class PrefillForm:
         return prefill.length <= self.config.index_topk or self.masked_mha_is_cheaper(prefill, q)
 
     def masked_mha_is_cheaper(self, prefill: Prefill, q: torch.Tensor) -> bool:
-        """Decide whether masked dense attention is cheaper than gathering keys. It can be only without a compiled sparse kernel."""
+        """Decide whether masked dense attention is cheaper than gathering keys: in plain PyTorch, up to a few times index_topk."""
         config, heads = self.config, q.shape[1]
         if choose_implementation("sparse_mla_prefill", q.device, q.dtype, self.compute.backend).backend != "reference":
             return False

@@ -65,7 +65,7 @@ def is_step(found: TokenSelection, number: int, row: int) -> bool:
 
 def test_a_step_is_the_same_whenever_it_is_read() -> None:
     """A step reads the same after the next one was launched, as in the engine."""
-    record, taken = DecodeRecord.alone(3, LAYERS, TOPK, CPU), []
+    record, taken = DecodeRecord.separate(3, LAYERS, TOPK, CPU), []
     before = launch(record, 0)
     for number in range(1, 8):
         following = launch(record, number)
@@ -79,7 +79,7 @@ def test_a_step_is_the_same_whenever_it_is_read() -> None:
 
 def test_steps_of_two_sizes_share_their_places() -> None:
     """They run in turns."""
-    whole = DecodeRecord.alone(3, LAYERS, TOPK, CPU)
+    whole = DecodeRecord.separate(3, LAYERS, TOPK, CPU)
     part, taken = DecodeRecord(whole.device[:2], whole._host), []
     before = launch(whole, 0)
     for number in range(1, 6):
@@ -120,7 +120,7 @@ def test_without_memory_a_selection_is_lost_and_no_other(monkeypatch: pytest.Mon
         def copy(self, order: Any = "C") -> Any:
             raise MemoryError("no memory")
 
-    record = DecodeRecord.alone(1, LAYERS, TOPK, CPU)
+    record = DecodeRecord.separate(1, LAYERS, TOPK, CPU)
     step = launch(record, 0)
     values = record.at(0).view(Full)
     step.decodes(values)

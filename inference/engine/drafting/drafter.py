@@ -140,7 +140,7 @@ class Drafter:
 def _further_passes(
     sampling: SamplingRows, positions: torch.Tensor, count: int
 ) -> list[tuple[torch.Tensor, AttentionMetadata]]:
-    """Return each pass's positions int64 [M], one after those of the pass before, and its metadata."""
+    """Return each pass's positions int64 [M], one after the earlier pass's, and its metadata."""
     if not count:
         return []
     requests, longest, table = len(positions), sampling.longest, sampling.table

@@ -4,8 +4,8 @@
    layer out, and its requests get no drafts any more.
 2. A prompt that is too long for its answer is not drafted for: the draft layer would take longer than drafts can save.
 3. A request whose two latest steps had no right draft verifies one draft, until one is right.
-4. Drafts have an allowance of tokens. A step with drafts adds the tokens that it gave, and takes those of plain steps in its time,
-   by the table. Plain steps add a small share of theirs. Once it is empty, drafting waits until it is half full.
+4. Drafts have an allowance of tokens. A step with drafts adds its tokens, and takes away what plain steps would have given in its
+   time, by the table. Plain steps add a small share of their tokens. Once it is empty, drafting waits until it is half full.
 Rank 0 applies the rules, and each step says to the other ranks what it drafts.
 """
 

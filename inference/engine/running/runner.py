@@ -171,7 +171,7 @@ class Runner:
             return None
         rows = 1 << (batch.tokens - 1).bit_length()
         if self._record is None or len(self._record.device) < rows:
-            self._record = DecodeRecord.alone(
+            self._record = DecodeRecord.separate(
                 rows, model.config.num_hidden_layers, model.config.index_topk, self.device
             )
         return self._record

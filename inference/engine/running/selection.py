@@ -194,7 +194,7 @@ class DecodeRecords:
         """The record of steps of this many rows."""
         layers, topk, _ = self._sizes
         if row_bytes(layers, topk) * rows < _SHARED_BYTES:
-            return DecodeRecord.alone(rows, *self._sizes)
+            return DecodeRecord.separate(rows, *self._sizes)
         if self._shared is None:
             self._shared = _new_rows(self._rows, *self._sizes)
         most = min(1 << (rows - 1).bit_length(), self._rows)
@@ -227,7 +227,7 @@ class DecodeRecord:
         self._host = host
 
     @classmethod
-    def alone(cls, rows: int, layers: int, topk: int, device: torch.device) -> "DecodeRecord":
+    def separate(cls, rows: int, layers: int, topk: int, device: torch.device) -> "DecodeRecord":
         """Make a record with memory of its own, for steps of this many rows."""
         whole = _new_rows(rows, layers, topk, device)
         return cls(whole, _Places(whole))
