@@ -9,6 +9,7 @@ import torch
 
 from deepseek_v32.inference import SamplingParams
 from deepseek_v32.inference.engine.request_maker import check_token_ids
+from deepseek_v32.kernels.errors import ArgumentError
 
 BAD: list[tuple[str, Any, str]] = [
     ("temperature", -0.1, "at least 0"),
@@ -81,3 +82,12 @@ def test_token_ids_of_other_integer_types_become_int() -> None:
     for tokens in whole:
         found = check_token_ids(tokens, 9)
         assert found == (1, 2) and [type(token) for token in found] == [int, int]
+
+
+def test_an_argument_error_keeps_its_parts_under_another_name() -> None:
+    with pytest.raises(ArgumentError) as caught:
+        SamplingParams(stop=["x"] * 65)
+    error = caught.value
+    assert (error.name, str(error)) == ("stop", "stop has 65 strings; expected at most 64")
+    renamed = error.renamed("--stop")
+    assert (renamed.name, str(renamed)) == ("--stop", "--stop has 65 strings; expected at most 64")
