@@ -143,7 +143,7 @@ def test_the_reader_follows_what_two_have_in_common(answer, complaint):
 
 
 def test_values_are_of_many_pieces():
-    """Values are copied badly if they are rare, so kinds without a list of values hardly ever repeat."""
+    """Kinds without a list of values hardly ever repeat a value."""
     rng = random.Random(1)
     for kind in ("handle", "mail", "longcode", "secret", "band", "title", "eatery"):
         drawn = {remark_values.value(rng, "train", kind) for _ in range(300)}
