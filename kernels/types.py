@@ -32,6 +32,25 @@ class ExpertGroups(NamedTuple):
     offsets: torch.Tensor  # int32 [E + 1]: expert e has the sorted rows offsets[e] to offsets[e + 1]
 
 
+class ExpertChoice(NamedTuple):
+    """The options of `route` (routing.py)."""
+
+    topk: int
+    num_groups: int
+    topk_groups: int
+    normalise: bool
+    scale: float
+
+
+class ExpertOutputs(NamedTuple):
+    """What `combine_experts` adds (routing.py)."""
+
+    rows: torch.Tensor  # [T * k, D], sorted by expert
+    groups: ExpertGroups
+    weights: torch.Tensor  # fp32 [T, k]
+    shared: torch.Tensor | None  # [T, D]
+
+
 # Actions of a task of `check_cache`, and the kinds of mismatch in `Stamps.found`.
 RECORD_HASH, COMPARE_HASH = 1, 2
 LATENT, INDEX, CHAIN, TOKENS, LATENT_BYTES, INDEX_BYTES = range(6)
