@@ -13,8 +13,11 @@ from typing import Any, get_args
 from deepseek_v32.model.checkpoint.config_json import config_json, parse_config, read_config
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.errors import ConfigError
-from deepseek_v32.model.synthetic.checkpoint import TINY, WeightDtype, write_checkpoint
-from deepseek_v32.model.synthetic.tokenizer import SMALLEST_VOCABULARY, write_tokenizer
+
+sys.path.insert(0, str(Path(__file__).parent))  # PYTHONSAFEPATH leaves it out
+
+from tiny_model.checkpoint import TINY, WeightDtype, write_checkpoint
+from tiny_model.tokenizer import SMALLEST_VOCABULARY, write_tokenizer
 
 
 def main() -> int:

@@ -54,12 +54,9 @@ class CheckPlanner:
         """multipliers: uint64, used in the chains' sums, at least one for each position."""
         self.step = self.last_check = 0  # numbers of the latest step, and of the latest that checks anything
         self._page_size, self._multipliers = page_size, multipliers
-        self._checked: WeakKeyDictionary[Request, int] = (
-            WeakKeyDictionary()
-        )  # the latest admission whose pages are checked
-        self._chains: WeakKeyDictionary[Request, tuple[int, int]] = (
-            WeakKeyDictionary()
-        )  # leading tokens, and their chain
+        # By request: the latest admission whose pages are checked; the number of leading tokens in its chain, and the chain.
+        self._checked: WeakKeyDictionary[Request, int] = WeakKeyDictionary()
+        self._chains: WeakKeyDictionary[Request, tuple[int, int]] = WeakKeyDictionary()
 
     def plan(self, batch: Batch, in_graph: bool) -> CheckPlan:
         """Decide what a step checks. in_graph: the step is a graph of decodes, which has tasks."""

@@ -35,7 +35,7 @@ class Choices(NamedTuple):
     tokens: torch.Tensor  # int64 [N], for each of the step's rows of logits
     accepted: (
         torch.Tensor
-    )  # int64 [M], how many drafts of each sampling request are right: the next ones follow the token after
+    )  # int64 [M], the number of right drafts of each request: the next ones follow the token after them
     noise: DraftNoise  # of the M requests
 
 

@@ -1,5 +1,7 @@
 """Random weights generated on the model's own device, to measure the speed of a model without its checkpoint."""
 
+import hashlib
+
 import torch
 
 from ...kernels.quantize import quantize_weight
@@ -7,7 +9,6 @@ from ..checkpoint.load import place
 from ..config import FP8_BLOCK, ModelConfig, blocks
 from ..parallel.plan import Plan, ShardSlice
 from ..weight_map import TensorSpec, scale_parameter, tensor_specs
-from .checkpoint import generator, scaled
 
 _ROWS = 4 * FP8_BLOCK  # generated at a time
 
@@ -62,3 +63,28 @@ def _random_rows(spec: TensorSpec, first: int, config: ModelConfig, seed: int, d
     shape = (min(_ROWS, spec.shape[0] - first), *spec.shape[1:])
     values = torch.randn(shape, generator=generator(f"{seed}/{spec.name}/{first}", device), device=device)
     return values.zero_() if spec.name.endswith("correction_bias") else scaled(values, spec, config)
+
+
+def generator(name: str, device: torch.device | str = "cpu") -> torch.Generator:
+    """Make a generator that is seeded with a name."""
+    digest = hashlib.sha256(name.encode()).digest()
+    return torch.Generator(device).manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+
+
+def scaled(values: torch.Tensor, spec: TensorSpec, config: ModelConfig) -> torch.Tensor:
+    """Scale standard normal values to the weights of one tensor.
+
+    A variance of 1 / inputs keeps every projection's output O(1). Projections into the residual stream are also divided by
+    sqrt(2 layers), so the stream stays O(1). Norm weights and biases differ from 1 and 0, so that tests notice a model that
+    ignores them. The correction bias is as wide as the router's scores, so that it changes which experts are chosen.
+    """
+    if spec.name.endswith("bias"):
+        return values * 0.2
+    if len(spec.shape) == 1:
+        return 1 + values * 0.1
+    if spec.name.endswith("embed_tokens.weight") and not config.tie_word_embeddings:
+        return values
+    spread = spec.shape[1] ** -0.5
+    if spec.name.endswith(("o_proj.weight", "down_proj.weight")):
+        spread *= (2 * config.num_hidden_layers) ** -0.5
+    return values * spread

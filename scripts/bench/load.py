@@ -11,6 +11,7 @@ import gc
 import json
 import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -22,7 +23,10 @@ from deepseek_v32.model.checkpoint import load as loading
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.checkpoint.manifest import PLAIN, write_manifest
 from deepseek_v32.model.config import PRECISIONS, Precision
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # PYTHONSAFEPATH leaves it out
+
+from tiny_model.checkpoint import TINY, write_checkpoint
 
 CONFIG = replace(
     TINY,

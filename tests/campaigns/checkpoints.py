@@ -21,8 +21,8 @@ from deepseek_v32.inference.text.errors import describe_error
 from deepseek_v32.model.checkpoint.conversion import convert
 from deepseek_v32.model.checkpoint.manifest import write_manifest
 from deepseek_v32.model.config import ModelConfig
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
-from deepseek_v32.model.synthetic.tokenizer import make_texts, write_tokenizer
+from tiny_model.checkpoint import TINY, write_checkpoint
+from tiny_model.tokenizer import make_texts, write_tokenizer
 
 from .checkpoint_mutants import CLASSES
 from .damaged_weights import Files

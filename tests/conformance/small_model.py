@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from deepseek_v32.inference import LLM
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
+from tiny_model.checkpoint import TINY, write_checkpoint
 
 # YaRN, groups, a dense layer, an MTP layer; an epsilon that is not 1e-6; two blocks of columns in each FP8 weight of the hidden
 # state, and fewer hidden dims than half the tokens, so that a linear map can be told from a trace.

@@ -19,8 +19,8 @@ from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.kernels.device import is_hopper
 from deepseek_v32.model import attention, indexer
 from deepseek_v32.model.metadata import PAGE_SIZE
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from support.preemption import preempt_every_other_step
+from tiny_model.checkpoint import TINY, write_checkpoint
 
 PAGES = 40
 ANSWER = 56  # tokens, in which every full page of the prompts is hashed, also without graphs

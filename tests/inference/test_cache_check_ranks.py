@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from support.forked_ranks import run_ranks
+from tiny_model.checkpoint import TINY, write_checkpoint
 
 pytestmark = pytest.mark.heavy
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
-from deepseek_v32.model.synthetic.tokenizer import write_tokenizer
 from support.forked_ranks import run_program
+from tiny_model.checkpoint import TINY, write_checkpoint
+from tiny_model.tokenizer import write_tokenizer
 
 COMMAND = [str(Path(sys.executable).with_name("deepseek-v32"))]
 PARTS = ("projections", "indexer", "attention", "output projection")  # ranges of a layer in a profile

@@ -20,8 +20,8 @@ from deepseek_v32.kernels import device as hardware
 from deepseek_v32.kernels import registry
 from deepseek_v32.model.config import ModelConfig, Precision
 from deepseek_v32.model.parallel.shard import build_model
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from support.preemption import preempt_every_other_step
+from tiny_model.checkpoint import TINY, write_checkpoint
 
 GREEDY = SamplingParams(temperature=0, max_tokens=20, ignore_eos=True)
 PAGES = 32

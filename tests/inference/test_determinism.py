@@ -36,10 +36,10 @@ from deepseek_v32.model.mtp import MTPTables
 from deepseek_v32.model.parallel.plan import Plan
 from deepseek_v32.model.parallel.shard import build_model
 from deepseek_v32.model.prefill_form import PrefillForm
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from deepseek_v32.model.synthetic.weights import fill_synthetic
 from deepseek_v32.model.transformer import Transformer
 from support.forked_ranks import run_ranks
+from tiny_model.checkpoint import TINY, write_checkpoint
 
 CONFIG = replace(
     TINY,

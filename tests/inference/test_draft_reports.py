@@ -18,7 +18,7 @@ from deepseek_v32.inference.server.api.metrics import Latencies
 from deepseek_v32.inference.server.service.server_log import ServerLog
 from deepseek_v32.inference.server.service.service import Service
 from deepseek_v32.model.selection_policy import SelectionPolicy
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
+from tiny_model.checkpoint import TINY, write_checkpoint
 
 PROMPTS = [[(i * step + 5) % 16 for i in range(count)] for step, count in ((37, 3), (11, 50), (7, 30), (13, 18))]
 GREEDY = SamplingParams(temperature=0, max_tokens=24, ignore_eos=True)

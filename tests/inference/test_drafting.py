@@ -13,9 +13,9 @@ from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.params import SamplingParams
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.config import Precision
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from deepseek_v32.model.transformer import Transformer
 from support.drafting import PAGES, Driver, make_requests, make_runner
+from tiny_model.checkpoint import TINY, write_checkpoint
 
 CONFIG = replace(TINY, num_hidden_layers=2, num_nextn_predict_layers=1, index_topk=16)
 

@@ -11,8 +11,8 @@ from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.kernels.device import is_hopper
 from deepseek_v32.model.checkpoint.config_json import read_config
 from deepseek_v32.model.checkpoint.load import load_model
-from deepseek_v32.model.synthetic.checkpoint import write_checkpoint
 from support.drafting import Driver, make_requests, make_runner
+from tiny_model.checkpoint import write_checkpoint
 
 pytestmark = [
     pytest.mark.gpu,

@@ -15,7 +15,7 @@ from deepseek_v32.inference.engine.running.inputs import SCRATCH_PLACE, StagedTo
 from deepseek_v32.inference.engine.sampling.graph_tokens import GreedyTokens
 from deepseek_v32.inference.engine.sampling.sampler import Drafts, Sample, sample, sample_tokens
 from deepseek_v32.inference.text.grammar import StructuredOutputsParams
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
+from tiny_model.checkpoint import TINY, write_checkpoint
 
 CPU = torch.device("cpu")
 GREEDY = SamplingParams(temperature=0, max_tokens=20, ignore_eos=True)

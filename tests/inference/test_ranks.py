@@ -16,9 +16,9 @@ import pytest
 
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.model.parallel.plan import Plan
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from support.forked_ranks import run_ranks
 from support.job import ENVIRONMENT, Job, free_port, torchrun
+from tiny_model.checkpoint import TINY, write_checkpoint
 
 pytestmark = pytest.mark.heavy
 # Every part divides by four into whole quantisation blocks: 2 heads of 192 and 128 dims, 128 columns of the shared expert.

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from support.forked_ranks import run_ranks
+from tiny_model.checkpoint import TINY, write_checkpoint
 
 pytestmark = pytest.mark.heavy
 CONFIG = replace(

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from support.preemption import preempt_every_other_step
+from tiny_model.checkpoint import TINY, write_checkpoint
 
 COUNT = 24
 GREEDY = SamplingParams(temperature=0, max_tokens=COUNT, ignore_eos=True)

@@ -22,9 +22,9 @@ from deepseek_v32.inference.engine.sizing import check_fits, pages_in_memory, re
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.parallel.plan import Plan
 from deepseek_v32.model.parallel.shard import build_model, parameter_bytes
-from deepseek_v32.model.synthetic.checkpoint import TINY
 from deepseek_v32.model.synthetic.weights import fill_synthetic
 from support.tiny import tiny_checkpoint
+from tiny_model.checkpoint import TINY
 
 RELEASED = ModelConfig()
 GIB = 2**30

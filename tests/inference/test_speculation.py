@@ -13,7 +13,7 @@ from deepseek_v32.inference.distributed.model_source import ModelSource
 from deepseek_v32.inference.engine.running.runner import EagerStep
 from deepseek_v32.inference.engine.scheduling.pace import UNBOUNDED, Pace
 from deepseek_v32.inference.engine.scheduling.pages import PagePool
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
+from tiny_model.checkpoint import TINY, write_checkpoint
 
 PROMPTS = [[5, 9, 2], [7] * 70, list(range(3, 90)), list(range(3, 90))]
 KINDS: list[dict[str, Any]] = [

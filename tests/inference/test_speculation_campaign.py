@@ -13,8 +13,8 @@ from deepseek_v32.inference.engine.running.runner import EagerStep, Runner
 from deepseek_v32.inference.engine.step import Choices
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.metadata import AttentionMetadata
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from deepseek_v32.model.transformer import Transformer
+from tiny_model.checkpoint import TINY, write_checkpoint
 
 CONFIG = replace(
     TINY, num_hidden_layers=2, num_nextn_predict_layers=1, index_topk=16, vocab_size=64, eos_token_ids=(1,)

@@ -18,8 +18,8 @@ from deepseek_v32.model.checkpoint.config_json import config_json
 from deepseek_v32.model.config import Precision
 from deepseek_v32.model.metadata import PAGE_SIZE
 from deepseek_v32.model.synthetic.caches import fill_synthetic_caches
-from deepseek_v32.model.synthetic.checkpoint import TINY
 from support.job import ENVIRONMENT, torchrun
+from tiny_model.checkpoint import TINY
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "bench" / "throughput.py"
 

@@ -14,7 +14,7 @@ from deepseek_v32.inference.engine.drafting.policy import TableDrafts
 from deepseek_v32.inference.engine.running import runner as running
 from deepseek_v32.inference.engine.running.captured_step import GraphMemory
 from deepseek_v32.inference.engine.warm_up import capture_first_graphs
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
+from tiny_model.checkpoint import TINY, write_checkpoint
 
 LIMITS: dict[str, Any] = {"page_count": 12, "max_model_len": 200, "max_sequences": 4}
 PROMPTS = [[5, 9, 2], [7] * 40, list(range(3, 90))]

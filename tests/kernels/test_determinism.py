@@ -23,7 +23,7 @@ from deepseek_v32.kernels.sparse_mla_decode import sparse_mla_decode
 from deepseek_v32.kernels.sparse_mla_prefill import sparse_mla_prefill
 from deepseek_v32.kernels.types import Quantized
 from deepseek_v32.model.rope import inverse_frequencies
-from deepseek_v32.model.synthetic.checkpoint import TINY
+from tiny_model.checkpoint import TINY
 
 ROWS = 70  # a block of 64, one of 4 and 2 rows of another
 SOME = [slice(i, i + 1) for i in (0, 3, 6, 33, 63, 64, 67, 69)] + [slice(0, 2), slice(1, 6), slice(0, 17), slice(3, 68)]

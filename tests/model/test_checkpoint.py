@@ -16,10 +16,10 @@ from deepseek_v32.model.checkpoint.locate import match
 from deepseek_v32.model.checkpoint.safetensors import read_headers
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.parallel.plan import Plan
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from deepseek_v32.model.transformer import Transformer
 from support.configs import random_arguments
 from support.parameters import Parameters, expected_parameters
+from tiny_model.checkpoint import TINY, write_checkpoint
 
 # Only widths that the cache formats fix are multiples of 128, so every other last block is smaller.
 RAGGED = replace(TINY, hidden_size=136, intermediate_size=200, moe_intermediate_size=20, q_lora_rank=72, v_head_dim=48)

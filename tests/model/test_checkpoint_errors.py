@@ -15,9 +15,9 @@ from deepseek_v32.model.checkpoint import load as checkpoint
 from deepseek_v32.model.checkpoint.config_json import parse_config
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.errors import CheckpointError, ConfigError
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from deepseek_v32.model.weight_map import tensor_specs
 from support.configs import RELEASED
+from tiny_model.checkpoint import TINY, write_checkpoint
 
 CONFIG = replace(TINY, num_hidden_layers=2, n_routed_experts=4, num_experts_per_tok=2, num_nextn_predict_layers=1)
 Tensors = dict[str, torch.Tensor]

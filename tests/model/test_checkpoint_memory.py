@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from support.forked_ranks import run_program
+from tiny_model.checkpoint import TINY, write_checkpoint
 
 # One dense MLP with tensors of 33.6 M elements; row chunks (a few MB) are small in comparison.
 CONFIG = replace(TINY, hidden_size=4096, intermediate_size=8192, num_hidden_layers=1)

@@ -20,7 +20,7 @@ from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.checkpoint.manifest import verify
 from deepseek_v32.model.errors import CheckpointError, ConfigError
 from deepseek_v32.model.parallel.collectives import Ranks
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
+from tiny_model.checkpoint import TINY, write_checkpoint
 
 RAGGED = replace(
     TINY, hidden_size=136, intermediate_size=256, moe_intermediate_size=20, q_lora_rank=72, num_hidden_layers=2

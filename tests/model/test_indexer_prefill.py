@@ -10,7 +10,7 @@ from deepseek_v32.kernels.registry import preference_of
 from deepseek_v32.model.indexer import Indexer, IndexQueries
 from deepseek_v32.model.layers import Compute
 from deepseek_v32.model.metadata import PAGE_SIZE, LayerCache, Prefill
-from deepseek_v32.model.synthetic.checkpoint import TINY
+from tiny_model.checkpoint import TINY
 
 KEYS, ROWS, HEADS, WIDTH = 3000, 1000, 64, 128
 

@@ -24,7 +24,7 @@ from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.checkpoint.manifest import verify, write_manifest
 from deepseek_v32.model.errors import CheckpointError
 from deepseek_v32.model.parallel.collectives import Ranks
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
+from tiny_model.checkpoint import TINY, write_checkpoint
 
 # 300 rows and more in one tensor, and widths that are no multiple of 128.
 CONFIG = replace(TINY, vocab_size=700, hidden_size=136, num_hidden_layers=2, n_routed_experts=4, num_experts_per_tok=2)

@@ -14,8 +14,8 @@ from deepseek_v32.model.errors import CheckpointError
 from deepseek_v32.model.mtp import MTPTables
 from deepseek_v32.model.parallel.collectives import Ranks
 from deepseek_v32.model.parallel.shard import parameter_bytes
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from deepseek_v32.model.transformer import Transformer
+from tiny_model.checkpoint import TINY, write_checkpoint
 
 CONFIG = replace(TINY, num_hidden_layers=1, num_nextn_predict_layers=1)
 LAYER = "model.layers.1."

@@ -8,8 +8,8 @@ import pytest
 
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.parallel.plan import Plan
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
 from support.forked_ranks import run_ranks
+from tiny_model.checkpoint import TINY, write_checkpoint
 
 COMPARE = """
 import json, sys

@@ -11,8 +11,8 @@ from deepseek_v32.kernels import sparse_mla_prefill
 from deepseek_v32.model import attention, prefill_form
 from deepseek_v32.model.parallel.plan import Plan
 from deepseek_v32.model.parallel.shard import build_model
-from deepseek_v32.model.synthetic.checkpoint import TINY
 from deepseek_v32.model.synthetic.weights import fill_synthetic
+from tiny_model.checkpoint import TINY
 
 
 def test_both_conversions_read_the_same_values(monkeypatch: pytest.MonkeyPatch) -> None:

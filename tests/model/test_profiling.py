@@ -10,8 +10,8 @@ from deepseek_v32.inference import LLM
 from deepseek_v32.model.parallel.plan import Plan
 from deepseek_v32.model.parallel.shard import build_model
 from deepseek_v32.model.profiling import profiler_range
-from deepseek_v32.model.synthetic.checkpoint import TINY
 from deepseek_v32.model.synthetic.weights import fill_synthetic
+from tiny_model.checkpoint import TINY
 
 PARTS = {"norm", "projections", "indexer", "selection", "attention", "output projection"}
 

@@ -10,7 +10,7 @@ from deepseek_v32.kernels.cuda.all_reduce import Inboxes
 from deepseek_v32.model.parallel import collectives
 from deepseek_v32.model.parallel.collectives import Ranks, SharedMemory
 from deepseek_v32.model.parallel.shard import SplitEmbedding, build_model
-from deepseek_v32.model.synthetic.checkpoint import TINY
+from tiny_model.checkpoint import TINY
 
 
 def test_gpus_that_the_kernel_is_not_compiled_for_sum_by_nccl(

@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import load_file
 
 from deepseek_v32.model.checkpoint.config_json import config_json, read_config
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
-from deepseek_v32.model.synthetic.tokenizer import MARKUP, SMALLEST_VOCABULARY, make_texts, write_tokenizer
 from support.forked_ranks import run_program
 from support.job import Ended
+from tiny_model.checkpoint import TINY, write_checkpoint
+from tiny_model.tokenizer import MARKUP, SMALLEST_VOCABULARY, make_texts, write_tokenizer
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "make_tiny_checkpoint.py"
 

@@ -14,8 +14,8 @@ from deepseek_v32.model.checkpoint.config_json import config_json
 from deepseek_v32.model.parallel.collectives import Ranks
 from deepseek_v32.model.parallel.plan import Plan
 from deepseek_v32.model.parallel.shard import build_model
-from deepseek_v32.model.synthetic.checkpoint import TINY
 from deepseek_v32.model.synthetic.weights import fill_synthetic
+from tiny_model.checkpoint import TINY
 
 # Tables of several row chunks, some of which are split between ranks.
 CONFIG = replace(

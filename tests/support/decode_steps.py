@@ -10,9 +10,9 @@ from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache
 from deepseek_v32.model.parallel.plan import Plan
 from deepseek_v32.model.parallel.shard import build_model
-from deepseek_v32.model.synthetic.checkpoint import TINY
 from deepseek_v32.model.synthetic.weights import fill_synthetic
 from deepseek_v32.model.transformer import Transformer
+from tiny_model.checkpoint import TINY
 
 CONFIG = replace(TINY, num_hidden_layers=2, index_topk=32, weight_block=(128, 128))
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
-from deepseek_v32.model.synthetic.tokenizer import write_tokenizer
+from tiny_model.checkpoint import TINY, write_checkpoint
+from tiny_model.tokenizer import write_tokenizer
 
 
 def tiny_checkpoint(parent: Path) -> Path:

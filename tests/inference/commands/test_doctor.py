@@ -17,9 +17,9 @@ from deepseek_v32.model.checkpoint.config_json import parse_config
 from deepseek_v32.model.checkpoint.conversion import convert
 from deepseek_v32.model.checkpoint.manifest import write_manifest
 from deepseek_v32.model.errors import CheckpointError
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
-from deepseek_v32.model.synthetic.tokenizer import write_tokenizer
 from support.configs import RELEASED
+from tiny_model.checkpoint import TINY, write_checkpoint
+from tiny_model.tokenizer import write_tokenizer
 
 NAMES = [f"model-{number:05}-of-00006.safetensors" for number in range(1, 7)]
 

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.commands import cli
-from deepseek_v32.model.synthetic.checkpoint import TINY, write_checkpoint
-from deepseek_v32.model.synthetic.tokenizer import write_tokenizer
+from tiny_model.checkpoint import TINY, write_checkpoint
+from tiny_model.tokenizer import write_tokenizer
 
 SHARDS = 14
 # https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md

@@ -1,6 +1,5 @@
 """Random checkpoints in the Hugging Face layout, for tests and for trials without the released weights."""
 
-import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,11 +8,12 @@ from typing import Literal, get_args
 
 import torch
 
-from ...kernels.quantize import quantize_weight
-from ..checkpoint.config_json import config_json
-from ..checkpoint.safetensors import INDEX, SINGLE
-from ..config import FP8_BLOCK, ModelConfig, YarnScaling
-from ..weight_map import TensorSpec, tensor_specs
+from deepseek_v32.kernels.quantize import quantize_weight
+from deepseek_v32.model.checkpoint.config_json import config_json
+from deepseek_v32.model.checkpoint.safetensors import INDEX, SINGLE
+from deepseek_v32.model.config import FP8_BLOCK, ModelConfig, YarnScaling
+from deepseek_v32.model.synthetic.weights import generator, scaled
+from deepseek_v32.model.weight_map import TensorSpec, tensor_specs
 
 WeightDtype = Literal["bf16", "fp32", "fp8"]
 _FILE_LIMIT = 10**9  # bytes of one file, which memory holds, if the caller does not give the number of files
@@ -135,28 +135,3 @@ def _tensors(
     values, scales = quantize_weight(weight, config.ue8m0_scales)
     yield spec.name, values
     yield spec.scale_name, scales
-
-
-def generator(name: str, device: torch.device | str = "cpu") -> torch.Generator:
-    """Make a generator that is seeded with a name."""
-    digest = hashlib.sha256(name.encode()).digest()
-    return torch.Generator(device).manual_seed(int.from_bytes(digest[:8], "little") >> 1)
-
-
-def scaled(values: torch.Tensor, spec: TensorSpec, config: ModelConfig) -> torch.Tensor:
-    """Scale standard normal values to the weights of one tensor.
-
-    A variance of 1 / inputs keeps every projection's output O(1). Projections into the residual stream are also divided by
-    sqrt(2 layers), so the stream stays O(1). Norm weights and biases differ from 1 and 0, so that tests notice a model that
-    ignores them. The correction bias is as wide as the router's scores, so that it changes which experts are chosen.
-    """
-    if spec.name.endswith("bias"):
-        return values * 0.2
-    if len(spec.shape) == 1:
-        return 1 + values * 0.1
-    if spec.name.endswith("embed_tokens.weight") and not config.tie_word_embeddings:
-        return values
-    spread = spec.shape[1] ** -0.5
-    if spec.name.endswith(("o_proj.weight", "down_proj.weight")):
-        spread *= (2 * config.num_hidden_layers) ** -0.5
-    return values * spread
