@@ -4,7 +4,7 @@ import torch
 
 from .checks import FLOATS, check_dtype, check_tensor
 from .registry import Preference, choose
-from .types import Quantized
+from .types import GroupedRows, Quantized
 
 
 def grouped_gemm(
@@ -25,16 +25,12 @@ def grouped_gemm(
     With `sorted_token_ids` int32 [M], row r is row sorted_token_ids[r] of a, which may have any number of rows. `expected_m`: about
     how many of the M rows belong to these experts, all of them together; it changes the speed, not the result. None: all M.
     """
-    values, scales = a if isinstance(a, Quantized) else (a, None)
-    _check(values, scales, weight, offsets, weight_scale, sorted_token_ids)
-    rows = values.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
-    dtype = out_dtype or (torch.bfloat16 if scales is not None else values.dtype)
-    check_dtype("out_dtype", dtype, FLOATS)
-    if rows == 0:
+    values = a.values if isinstance(a, Quantized) else a
+    dtype = out_dtype or (torch.bfloat16 if isinstance(a, Quantized) else values.dtype)
+    routed = _checked(GroupedRows(a, weight, offsets, weight_scale, dtype, sorted_token_ids, 0), expected_m)
+    if routed.rows == 0:
         return values.new_empty(0, weight.shape[1], dtype=dtype)
-    implementation = choose("grouped_gemm", values, backend)
-    expected_m = rows if expected_m is None else max(1, min(expected_m, rows))
-    result: torch.Tensor = implementation(a, weight, offsets, weight_scale, dtype, sorted_token_ids, expected_m)
+    result: torch.Tensor = choose("grouped_gemm", values, backend)(routed)
     return result
 
 
@@ -57,8 +53,7 @@ def grouped_gemm_with_shared(
     First come dense [T, K] times dense_weight [N, K] transposed, then the rows of grouped_gemm.
     beside_previous: `dense` was complete before the previous operation on the stream began (see fp8_gemm).
     """
-    _check(a.values, a.scales, weight, offsets, weight_scale, sorted_token_ids)
-    check_dtype("out_dtype", out_dtype, FLOATS)
+    routed = _checked(GroupedRows(a, weight, offsets, weight_scale, out_dtype, sorted_token_ids, 0), expected_m)
     count, width = weight.shape[1:]
     blocks = -(-width // 128)
     device = a.values.device
@@ -66,36 +61,30 @@ def grouped_gemm_with_shared(
     check_tensor("dense.scales", dense.scales, (dense.values.shape[0], blocks), torch.float32, device)
     check_tensor("dense_weight.values", dense_weight.values, (count, width), a.values.dtype, device)
     check_tensor("dense_weight.scales", dense_weight.scales, (-(-count // 128), blocks), torch.float32, device)
-    rows = a.values.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
-    if rows == 0 or dense.values.shape[0] == 0:
-        raise ValueError(f"a has {rows} rows and dense {dense.values.shape[0]}; expected at least one of each")
+    if routed.rows == 0 or dense.values.shape[0] == 0:
+        raise ValueError(f"a has {routed.rows} rows and dense {dense.values.shape[0]}; expected at least one of each")
     implementation = choose("grouped_gemm_with_shared", a.values, backend)
-    expected_m = rows if expected_m is None else max(1, min(expected_m, rows))
-    result: torch.Tensor = implementation(
-        a, weight, offsets, weight_scale, dense, dense_weight, out_dtype, sorted_token_ids, expected_m, beside_previous
-    )
+    result: torch.Tensor = implementation(routed, dense, dense_weight, beside_previous)
     return result
 
 
-def _check(
-    values: torch.Tensor,
-    scales: torch.Tensor | None,
-    weight: torch.Tensor,
-    offsets: torch.Tensor,
-    weight_scale: torch.Tensor | None,
-    sorted_token_ids: torch.Tensor | None,
-) -> None:
+def _checked(routed: GroupedRows, expected_m: int | None) -> GroupedRows:
+    """Check the operands and set `expected_m`."""
+    a, weight, offsets, weight_scale, out_dtype, sorted_token_ids, _ = routed
+    values, scales = a if isinstance(a, Quantized) else (a, None)
     device = values.device
     check_tensor("a", values, (None, None), FLOATS if scales is None else torch.float8_e4m3fn)
     check_tensor("weight", weight, (None, None, values.shape[1]), values.dtype, device)
     check_tensor("offsets", offsets, (weight.shape[0] + 1,), torch.int32, device)
     if sorted_token_ids is not None:
         check_tensor("sorted_token_ids", sorted_token_ids, (None,), torch.int32, device)
-    if scales is None:
-        return
-    if weight_scale is None:
-        raise ValueError("weight_scale is None; expected the block scales of an FP8 weight")
-    blocks = -(-values.shape[1] // 128)
-    check_tensor("a.scales", scales, (values.shape[0], blocks), torch.float32, device)
-    shape = (weight.shape[0], -(-weight.shape[1] // 128), blocks)
-    check_tensor("weight_scale", weight_scale, shape, torch.float32, device)
+    if scales is not None:
+        if weight_scale is None:
+            raise ValueError("weight_scale is None; expected the block scales of an FP8 weight")
+        blocks = -(-values.shape[1] // 128)
+        check_tensor("a.scales", scales, (values.shape[0], blocks), torch.float32, device)
+        shape = (weight.shape[0], -(-weight.shape[1] // 128), blocks)
+        check_tensor("weight_scale", weight_scale, shape, torch.float32, device)
+    check_dtype("out_dtype", out_dtype, FLOATS)
+    rows = routed.rows
+    return routed._replace(expected_m=rows if expected_m is None else max(1, min(expected_m, rows)))

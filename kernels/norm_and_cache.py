@@ -9,7 +9,7 @@ import torch
 from .cache_write import check_stamp, index_record_bytes, latent_record_bytes
 from .checks import FLOATS, check_tensor
 from .registry import Preference, choose
-from .types import Caches, Fp32Projection, Norms, Quantized
+from .types import Caches, Fp32Projection, NewEntries, Norms, Quantized
 
 
 def norm_and_cache(
@@ -59,5 +59,6 @@ def norm_and_cache(
         )
         return Quantized(values, scales), None if projection is None else cos.new_empty(0, len(projection.weight))
     implementation = choose("norm_and_cache", query, backend)
-    values, scales, projected = implementation(query, kv, keys, norms, cos, sin, caches, interleaved, ue8m0, projection)
+    new = NewEntries(query, kv, keys, norms, cos, sin, caches, interleaved, ue8m0, projection)
+    values, scales, projected = implementation(new)
     return Quantized(values, scales), projected

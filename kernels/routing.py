@@ -4,7 +4,7 @@ import torch
 
 from .checks import FLOATS, check_tensor
 from .registry import Preference, choose
-from .types import ExpertGroups, Normed, Quantized
+from .types import ExpertChoice, ExpertGroups, ExpertOutputs, Normed, Quantized
 
 
 def route(
@@ -26,13 +26,14 @@ def route(
     On a GPU the kernel reads bias before the previous kernel has ended, so that kernel must not write it.
     Source: DeepSeek-V3 report, section 2.1.2.
     """
-    _check_route(logits, bias, topk, num_groups, topk_groups)
-    implementation = choose("route", logits, backend)
-    chosen, weights = implementation(logits, bias, topk, num_groups, topk_groups, normalise, scale)
+    choice = ExpertChoice(topk, num_groups, topk_groups, normalise, scale)
+    _check_route(logits, bias, choice)
+    chosen, weights = choose("route", logits, backend)(logits, bias, choice)
     return chosen, weights
 
 
-def _check_route(logits: torch.Tensor, bias: torch.Tensor, topk: int, num_groups: int, topk_groups: int) -> None:
+def _check_route(logits: torch.Tensor, bias: torch.Tensor, choice: ExpertChoice) -> None:
+    topk, num_groups, topk_groups, *_ = choice
     check_tensor("logits", logits, (None, None), torch.float32)
     experts = logits.shape[1]
     check_tensor("bias", bias, (experts,), torch.float32, logits.device)
@@ -81,12 +82,11 @@ def route_and_group(
 
     The rank's `count` experts are all E if it is None.
     """
-    _check_route(logits, bias, topk, num_groups, topk_groups)
+    choice = ExpertChoice(topk, num_groups, topk_groups, normalise, scale)
+    _check_route(logits, bias, choice)
     count = logits.shape[1] if count is None else count
     _check_group(count, step)
-    implementation = choose("route_and_group", logits, backend)
-    arguments = logits, bias, topk, num_groups, topk_groups, normalise, scale, count, first, step
-    weights, *groups = implementation(*arguments)
+    weights, *groups = choose("route_and_group", logits, backend)(logits, bias, choice, count, first, step)
     return weights, ExpertGroups(*groups)
 
 
@@ -103,8 +103,9 @@ def combine_experts(
     The sum is made in fp32 and rounded once. rows [T * k, D] are sorted by expert; those past the last expert's are not read and
     count as zero. weights fp32 [T, k]; shared [T, D] of rows' dtype, or None.
     """
-    _check_combination(rows, groups, weights, shared)
-    result: torch.Tensor = choose("combine_experts", rows, backend)(rows, groups, weights, shared)
+    outputs = ExpertOutputs(rows, groups, weights, shared)
+    _check_combination(outputs)
+    result: torch.Tensor = choose("combine_experts", rows, backend)(outputs)
     return result
 
 
@@ -121,18 +122,18 @@ def combine_norm_quantize(
     backend: str | Preference = "auto",
 ) -> Normed:
     """`combine_experts`, and `rms_norm_quantize` of `residual` [T, D] plus its result, in one pass over both."""
-    _check_combination(rows, groups, weights, shared)
+    outputs = ExpertOutputs(rows, groups, weights, shared)
+    _check_combination(outputs)
     tokens = groups.inverse_permutation.shape[0]
     check_tensor("residual", residual, (tokens, rows.shape[1]), rows.dtype, rows.device)
     check_tensor("norm_weight", norm_weight, (rows.shape[1],), torch.float32, rows.device)
     implementation = choose("combine_norm_quantize", rows, backend)
-    total, normed, values, scales = implementation(rows, groups, weights, shared, residual, norm_weight, eps, ue8m0)
+    total, normed, values, scales = implementation(outputs, residual, norm_weight, eps, ue8m0)
     return Normed(total, normed, Quantized(values, scales))
 
 
-def _check_combination(
-    rows: torch.Tensor, groups: ExpertGroups, weights: torch.Tensor, shared: torch.Tensor | None
-) -> None:
+def _check_combination(outputs: ExpertOutputs) -> None:
+    rows, groups, weights, shared = outputs
     check_tensor("groups.inverse_permutation", groups.inverse_permutation, (None, None), torch.int32, rows.device)
     check_tensor("groups.offsets", groups.offsets, (None,), torch.int32, rows.device)
     tokens, topk = groups.inverse_permutation.shape

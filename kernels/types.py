@@ -32,6 +32,50 @@ class ExpertGroups(NamedTuple):
     offsets: torch.Tensor  # int32 [E + 1]: expert e has the sorted rows offsets[e] to offsets[e + 1]
 
 
+class ExpertChoice(NamedTuple):
+    """The options of `route` (routing.py)."""
+
+    topk: int
+    num_groups: int
+    topk_groups: int
+    normalise: bool
+    scale: float
+
+
+class ExpertOutputs(NamedTuple):
+    """What `combine_experts` adds (routing.py)."""
+
+    rows: torch.Tensor  # [T * k, D], sorted by expert
+    groups: ExpertGroups
+    weights: torch.Tensor  # fp32 [T, k]
+    shared: torch.Tensor | None  # [T, D]
+
+
+class GroupedRows(NamedTuple):
+    """The arguments of `grouped_gemm` (grouped_gemm.py)."""
+
+    a: torch.Tensor | Quantized
+    weight: torch.Tensor
+    offsets: torch.Tensor
+    weight_scale: torch.Tensor | None
+    out_dtype: torch.dtype
+    sorted_token_ids: torch.Tensor | None
+    expected_m: int
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of the result."""
+        values = self.a.values if isinstance(self.a, Quantized) else self.a
+        return len(values if self.sorted_token_ids is None else self.sorted_token_ids)
+
+    def gathered(self) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return the sorted rows, and their scales if they are in FP8."""
+        values, scales = self.a if isinstance(self.a, Quantized) else (self.a, None)
+        if self.sorted_token_ids is None:
+            return values, scales
+        return values[self.sorted_token_ids], None if scales is None else scales[self.sorted_token_ids]
+
+
 # Actions of a task of `check_cache`, and the kinds of mismatch in `Stamps.found`.
 RECORD_HASH, COMPARE_HASH = 1, 2
 LATENT, INDEX, CHAIN, TOKENS, LATENT_BYTES, INDEX_BYTES = range(6)
@@ -92,6 +136,21 @@ class Caches(NamedTuple):
     slots: torch.Tensor  # int64 [T], all different
     latent_stamp: Stamp | None = None  # stored with the entries (cache_stamps.py)
     key_stamp: Stamp | None = None
+
+
+class NewEntries(NamedTuple):
+    """The arguments of `norm_and_cache` (norm_and_cache.py)."""
+
+    query: torch.Tensor
+    kv: torch.Tensor
+    keys: torch.Tensor
+    norms: Norms
+    cos: torch.Tensor
+    sin: torch.Tensor
+    caches: Caches
+    interleaved: bool
+    ue8m0: bool
+    projection: Fp32Projection | None
 
 
 @dataclass(frozen=True)

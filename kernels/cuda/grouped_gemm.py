@@ -4,7 +4,7 @@ import torch
 
 from ..alignment import aligned_rows
 from ..build import load
-from ..types import Quantized
+from ..types import GroupedRows, Quantized
 from .fp8_gemm import EXPERT_TILE, Tile, multiply, multiply_into, multiprocessors
 from .fp8_gemm import choose as choose_dense
 from .pdl import weights_are_static
@@ -28,62 +28,45 @@ def choose(rows: int, experts: int) -> Tile | int:
     return max(8, 1 << (2 * average - 1).bit_length())
 
 
-def _gathered(
-    a: Quantized, sorted_token_ids: torch.Tensor | None, offsets: torch.Tensor, tile: Tile | int | None
-) -> tuple[Quantized, torch.Tensor | None]:
-    """Return (a, sorted_token_ids) for a kernel of this tile; gather the rows first if the kernel cannot do it."""
-    if sorted_token_ids is None or (isinstance(tile, int) and tile <= MAX_GATHER_TILE):
-        return a, sorted_token_ids
-    return gather_rows(a, sorted_token_ids, offsets), None
-
-
-def grouped_gemm(
-    a: torch.Tensor | Quantized,
-    weight: torch.Tensor,
-    offsets: torch.Tensor,
-    weight_scale: torch.Tensor | None,
-    out_dtype: torch.dtype,
-    sorted_token_ids: torch.Tensor | None,
-    expected_m: int,
-) -> torch.Tensor:
+def gathered(routed: GroupedRows, tile: Tile | int) -> tuple[Quantized, torch.Tensor, torch.Tensor | None]:
+    """Return (a, weight_scale, sorted_token_ids) for a kernel of this tile; gather the rows first if it cannot do it."""
+    a, _, offsets, weight_scale, _, sorted_token_ids, _ = routed
     assert isinstance(a, Quantized) and weight_scale is not None, "registry.py names FP8 as the only dtype"
+    if sorted_token_ids is None or (isinstance(tile, int) and tile <= MAX_GATHER_TILE):
+        return a, weight_scale, sorted_token_ids
+    return gather_rows(a, sorted_token_ids, offsets), weight_scale, None
+
+
+def grouped_gemm(routed: GroupedRows) -> torch.Tensor:
+    _, weight, offsets, _, out_dtype, _, expected_m = routed
     tile = choose(expected_m, weight.shape[0])
-    a, sorted_token_ids = _gathered(a, sorted_token_ids, offsets, tile)
+    a, weight_scale, sorted_token_ids = gathered(routed, tile)
     # With few tokens nearly every row is in a tile of its own, so expected_m is also the expected number of tiles.
     return multiply(*a, weight, weight_scale, offsets, out_dtype, tile, 0, sorted_token_ids, expected_tiles=expected_m)
 
 
 def grouped_gemm_with_shared(
-    a: Quantized,
-    weight: torch.Tensor,
-    offsets: torch.Tensor,
-    weight_scale: torch.Tensor,
-    dense: Quantized,
-    dense_weight: Quantized,
-    out_dtype: torch.dtype,
-    sorted_token_ids: torch.Tensor | None,
-    expected_m: int,
-    beside_previous: bool = False,
+    routed: GroupedRows, dense: Quantized, dense_weight: Quantized, beside_previous: bool = False
 ) -> torch.Tensor:
     """Launch both products at once where few tokens leave the dense one too small to fill the GPU; otherwise one by one."""
+    _, weight, offsets, _, out_dtype, _, expected_m = routed
     tokens = dense.values.shape[0]
-    rows = a.values.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
-    out = torch.empty(tokens + rows, weight.shape[1], dtype=out_dtype, device=weight.device)
+    out = torch.empty(tokens + routed.rows, weight.shape[1], dtype=out_dtype, device=weight.device)
     tile = choose(expected_m, weight.shape[0])
     if tokens > MAX_SHARED_LAUNCH_ROWS or not isinstance(tile, int):
         shared, shared_scale = dense_weight.values[None], dense_weight.scales[None]
         columns, width = weight.shape[1:]
         shared_tile = choose_dense(tokens, columns, width, multiprocessors(weight.device))
         multiply_into(out[:tokens], *dense, shared, shared_scale, None, shared_tile)
-        a, sorted_token_ids = _gathered(a, sorted_token_ids, offsets, tile)
+        a, weight_scale, sorted_token_ids = gathered(routed, tile)
         multiply_into(out[tokens:], *a, weight, weight_scale, offsets, tile, 0, sorted_token_ids, expected_m)
         return out
-    a, sorted_token_ids = _gathered(a, sorted_token_ids, offsets, tile)
+    a, weight_scale, sorted_token_ids = gathered(routed, tile)
     static_weights = weights_are_static(dense_weight.values)
     beside_previous = beside_previous and aligned_rows(dense.values) is dense.values
     operands = (a.values, weight, dense.values, dense_weight.values)
     values, experts, dense_values, shared = (aligned_rows(x).view(torch.uint8) for x in operands)
     product = dense_values, dense.scales, shared[None], dense_weight.scales[None], out[:tokens]
-    routed = values, a.scales, experts, weight_scale, offsets, sorted_token_ids, out[tokens:], expected_m
-    load("fp8_gemm").swap_ab_with_shared(tile, 0, static_weights, *product, *routed, beside_previous)
+    grouped = values, a.scales, experts, weight_scale, offsets, sorted_token_ids, out[tokens:], expected_m
+    load("fp8_gemm").swap_ab_with_shared(tile, 0, static_weights, *product, *grouped, beside_previous)
     return out

@@ -7,7 +7,7 @@ from ..build import load
 from ..cache_write import write_index_cache, write_latent_cache
 from ..fp32_ops import fp32_linear, layer_norm
 from ..quantize import rms_norm_quantize
-from ..types import Caches, Fp32Projection, Norms
+from ..types import Fp32Projection, NewEntries
 from .fp32_ops import MAX_WIDTH, fp32_linear_in_order
 from .pdl import weights_are_static
 
@@ -15,41 +15,19 @@ QUERY, LATENT, ROPE, KEY, PAGE = 1536, 512, 64, 128, 64  # the dims that the ker
 FEW_TOKENS = 64  # up to this many, the projection is a part of the launch
 
 
-def norm_and_cache(
-    query: torch.Tensor,
-    kv: torch.Tensor,
-    keys: torch.Tensor,
-    norms: Norms,
-    cos: torch.Tensor,
-    sin: torch.Tensor,
-    caches: Caches,
-    interleaved: bool,
-    ue8m0: bool,
-    projection: Fp32Projection | None,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    return in_order(query, kv, keys, norms, cos, sin, caches, interleaved, ue8m0, projection, False)
+def norm_and_cache(new: NewEntries) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    return in_order(new, False)
 
 
-def in_order(
-    query: torch.Tensor,
-    kv: torch.Tensor,
-    keys: torch.Tensor,
-    norms: Norms,
-    cos: torch.Tensor,
-    sin: torch.Tensor,
-    caches: Caches,
-    interleaved: bool,
-    ue8m0: bool,
-    projection: Fp32Projection | None,
-    one_order: bool = True,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+def in_order(new: NewEntries, one_order: bool = True) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """Run `norm_and_cache`; with `one_order`, `fp32_linear_in_order` projects the tokens."""
+    query, kv, keys, norms, cos, sin, caches, interleaved, ue8m0, projection = new
     dims = query.shape[1], norms.latent.shape[0], 2 * cos.shape[1], keys.shape[1], caches.latent.shape[1]
     weights = norms.query, norms.latent, norms.key, norms.key_bias
     fits = dims == (QUERY, LATENT, ROPE, KEY, PAGE) and caches.keys.shape[1] == PAGE and len(query) > 0
     fits = fits and query.dtype == torch.bfloat16 and cos.is_contiguous() and sin.is_contiguous()
     if not fits or not is_aligned(query, kv, keys, *weights, caches.latent.view(-1), caches.keys.view(-1)):
-        return _in_parts(query, kv, keys, norms, cos, sin, caches, interleaved, ue8m0, projection, one_order)
+        return _in_parts(new, one_order)
     tokens, device = len(query), query.device
     codes = torch.empty(tokens, QUERY, dtype=torch.float8_e4m3fn, device=device)
     scales = torch.empty(tokens, QUERY // 128, dtype=torch.float32, device=device)
@@ -72,19 +50,8 @@ def in_order(
     return codes, scales, projected
 
 
-def _in_parts(
-    query: torch.Tensor,
-    kv: torch.Tensor,
-    keys: torch.Tensor,
-    norms: Norms,
-    cos: torch.Tensor,
-    sin: torch.Tensor,
-    caches: Caches,
-    interleaved: bool,
-    ue8m0: bool,
-    projection: Fp32Projection | None,
-    one_order: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+def _in_parts(new: NewEntries, one_order: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    query, kv, keys, norms, cos, sin, caches, interleaved, ue8m0, projection = new
     write_latent_cache(kv, norms.latent, norms.eps, cos, sin, caches.latent, caches.slots, caches.latent_stamp)
     keys = layer_norm(keys, norms.key, norms.key_bias, norms.key_eps)
     write_index_cache(keys, cos, sin, caches.keys, caches.slots, interleaved, caches.key_stamp)

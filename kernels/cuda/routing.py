@@ -9,7 +9,7 @@ from .. import quantize
 from ..alignment import ROW_BYTES, is_aligned
 from ..build import load
 from ..reference import routing as reference
-from ..types import ExpertGroups, Quantized
+from ..types import ExpertChoice, ExpertOutputs, Quantized
 from .pdl import weights_are_static
 
 MAX_EXPERTS, MAX_GROUPS, MAX_TOPK = 1023, 32, 32
@@ -24,22 +24,14 @@ FALLS_BACK = {
 }
 
 
-def route(
-    logits: torch.Tensor,
-    bias: torch.Tensor,
-    topk: int,
-    num_groups: int,
-    topk_groups: int,
-    normalise: bool,
-    scale: float,
-) -> tuple[torch.Tensor, torch.Tensor]:
+def route(logits: torch.Tensor, bias: torch.Tensor, choice: ExpertChoice) -> tuple[torch.Tensor, torch.Tensor]:
     tokens, count = logits.shape
-    if count > MAX_EXPERTS or num_groups > MAX_GROUPS or topk > MAX_TOPK:
-        return reference.route(logits, bias, topk, num_groups, topk_groups, normalise, scale)
-    experts = torch.empty(tokens, topk, dtype=torch.int64, device=logits.device)
-    weights = torch.empty(tokens, topk, dtype=torch.float32, device=logits.device)
+    if count > MAX_EXPERTS or choice.num_groups > MAX_GROUPS or choice.topk > MAX_TOPK:
+        return reference.route(logits, bias, choice)
+    experts = torch.empty(tokens, choice.topk, dtype=torch.int64, device=logits.device)
+    weights = torch.empty(tokens, choice.topk, dtype=torch.float32, device=logits.device)
     if tokens:
-        load("routing").route(logits, bias, experts, weights, num_groups, topk_groups, normalise, scale)
+        load("routing").route(logits, bias, experts, weights, *choice[1:])
     return experts, weights
 
 
@@ -54,28 +46,17 @@ def group_by_expert(
 
 
 def route_and_group(
-    logits: torch.Tensor,
-    bias: torch.Tensor,
-    topk: int,
-    num_groups: int,
-    topk_groups: int,
-    normalise: bool,
-    scale: float,
-    count: int,
-    first: int,
-    step: int,
+    logits: torch.Tensor, bias: torch.Tensor, choice: ExpertChoice, count: int, first: int, step: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    tokens, experts = logits.shape
+    (tokens, experts), (topk, num_groups, topk_groups, *_) = logits.shape, choice
     released = experts == num_groups * GROUP_SIZE and experts <= FEW_EXPERTS and topk <= min(MAX_TOPK, 32 * topk_groups)
     if not released or count > FEW_EXPERTS or not 0 < tokens <= FEW_TOKENS or logits.stride(1) != 1:
-        chosen, weights = route(logits, bias, topk, num_groups, topk_groups, normalise, scale)
+        chosen, weights = route(logits, bias, choice)
         return weights, *group_by_expert(chosen, count, first, step)
     chosen = torch.empty(tokens, topk, dtype=torch.int64, device=logits.device)
     weights = torch.empty(tokens, topk, dtype=torch.float32, device=logits.device)
     groups = _groups(chosen, count)
-    load("routing").route_and_group(
-        logits, bias, chosen, weights, *groups, num_groups, topk_groups, normalise, scale, first, step
-    )
+    load("routing").route_and_group(logits, bias, chosen, weights, *groups, *choice[1:], first, step)
     return weights, *groups
 
 
@@ -101,10 +82,8 @@ def gather_rows(a: Quantized, sorted_token_ids: torch.Tensor, offsets: torch.Ten
     return Quantized(codes.view(values.dtype), sorted_scales)
 
 
-def combine_experts(
-    rows: torch.Tensor, groups: ExpertGroups, weights: torch.Tensor, shared: torch.Tensor | None
-) -> torch.Tensor:
-    _, inverse_permutation, offsets = groups
+def combine_experts(outputs: ExpertOutputs) -> torch.Tensor:
+    rows, (_, inverse_permutation, offsets), weights, shared = outputs
     out = torch.empty(inverse_permutation.shape[0], rows.shape[1], dtype=rows.dtype, device=rows.device)
     if out.numel():
         load("routing").combine_experts(
@@ -114,21 +93,15 @@ def combine_experts(
 
 
 def combine_norm_quantize(
-    rows: torch.Tensor,
-    groups: ExpertGroups,
-    weights: torch.Tensor,
-    shared: torch.Tensor | None,
-    residual: torch.Tensor,
-    norm_weight: torch.Tensor,
-    eps: float,
-    ue8m0: bool,
+    outputs: ExpertOutputs, residual: torch.Tensor, norm_weight: torch.Tensor, eps: float, ue8m0: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    rows, groups, weights, shared = outputs
     tokens, width = residual.shape
     fits = rows.dtype == torch.bfloat16 and width % COLUMNS == 0 and 2 * COLUMNS <= width <= MAX_COLUMNS
     fits = fits and 0 < tokens <= FEW_SUMS
     aligned = is_aligned(rows, residual, norm_weight, *(() if shared is None else (shared,)))
     if not fits or not aligned:
-        update = combine_experts(rows, groups, weights, shared)
+        update = combine_experts(outputs)
         normed = quantize.rms_norm_quantize(residual, norm_weight, eps, ue8m0, update)
         return normed.total, normed.rows, *normed.quantized
     total, normed_rows = (torch.empty(tokens, width, dtype=rows.dtype, device=rows.device) for _ in range(2))

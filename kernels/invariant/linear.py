@@ -7,7 +7,7 @@ import torch
 from ..reference.grouped_gemm import by_expert
 from ..reference.linear import linear as packed_linear
 from ..reference.quantize import GROUP
-from ..types import Quantized
+from ..types import GroupedRows, Quantized
 from .products import packed_rows, row_products
 
 COLUMNS = 4096  # of a product: of a vocabulary table, a part is widened to fp32 at a time
@@ -59,30 +59,11 @@ def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype
     return [fp8_gemm(a, *weight, out_dtype) for weight in weights]
 
 
-def grouped_gemm(
-    a: torch.Tensor | Quantized,
-    weight: torch.Tensor,
-    offsets: torch.Tensor,
-    weight_scale: torch.Tensor | None,
-    out_dtype: torch.dtype,
-    sorted_token_ids: torch.Tensor | None,
-    expected_m: int,
-) -> torch.Tensor:
-    return by_expert(a, weight, offsets, weight_scale, out_dtype, sorted_token_ids, linear, fp8_gemm)
+def grouped_gemm(routed: GroupedRows) -> torch.Tensor:
+    return by_expert(routed, linear, fp8_gemm)
 
 
 def grouped_gemm_with_shared(
-    a: Quantized,
-    weight: torch.Tensor,
-    offsets: torch.Tensor,
-    weight_scale: torch.Tensor,
-    dense: Quantized,
-    dense_weight: Quantized,
-    out_dtype: torch.dtype,
-    sorted_token_ids: torch.Tensor | None,
-    expected_m: int,
-    beside_previous: bool = False,
+    routed: GroupedRows, dense: Quantized, dense_weight: Quantized, beside_previous: bool = False
 ) -> torch.Tensor:
-    shared = fp8_gemm(dense, *dense_weight, out_dtype)
-    routed = grouped_gemm(a, weight, offsets, weight_scale, out_dtype, sorted_token_ids, expected_m)
-    return torch.cat((shared, routed))
+    return torch.cat((fp8_gemm(dense, *dense_weight, routed.out_dtype), grouped_gemm(routed)))

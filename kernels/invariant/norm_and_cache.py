@@ -2,28 +2,11 @@
 
 import torch
 
-from ..reference.cache_write import write_latent_cache
-from ..reference.fp32_ops import layer_norm
-from ..reference.quantize import rms_norm_quantize
-from ..types import Caches, Fp32Projection, Norms
+from ..reference.norm_and_cache import in_parts
+from ..types import NewEntries
 from .cache_write import write_index_cache
 from .linear import fp32_linear
 
 
-def norm_and_cache(
-    query: torch.Tensor,
-    kv: torch.Tensor,
-    keys: torch.Tensor,
-    norms: Norms,
-    cos: torch.Tensor,
-    sin: torch.Tensor,
-    caches: Caches,
-    interleaved: bool,
-    ue8m0: bool,
-    projection: Fp32Projection | None,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    write_latent_cache(kv, norms.latent, norms.eps, cos, sin, caches.latent, caches.slots, caches.latent_stamp)
-    keys = layer_norm(keys, norms.key, norms.key_bias, norms.key_eps)
-    write_index_cache(keys, cos, sin, caches.keys, caches.slots, interleaved, caches.key_stamp)
-    _, _, values, scales = rms_norm_quantize(query, norms.query, norms.eps, ue8m0)
-    return values, scales, None if projection is None else fp32_linear(*projection)
+def norm_and_cache(new: NewEntries) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    return in_parts(new, write_index_cache, fp32_linear)

@@ -4,42 +4,23 @@ import torch
 
 from ..reference.quantize import rms_norm_quantize
 from ..reference.routing import choose_experts, group_by_expert
-from ..types import ExpertGroups
+from ..types import ExpertChoice, ExpertOutputs
 from .quantize import sigmoid
 
 
-def route(
-    logits: torch.Tensor,
-    bias: torch.Tensor,
-    topk: int,
-    num_groups: int,
-    topk_groups: int,
-    normalise: bool,
-    scale: float,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    return choose_experts(sigmoid(logits), bias, topk, num_groups, topk_groups, normalise, scale)
+def route(logits: torch.Tensor, bias: torch.Tensor, choice: ExpertChoice) -> tuple[torch.Tensor, torch.Tensor]:
+    return choose_experts(sigmoid(logits), bias, choice)
 
 
 def route_and_group(
-    logits: torch.Tensor,
-    bias: torch.Tensor,
-    topk: int,
-    num_groups: int,
-    topk_groups: int,
-    normalise: bool,
-    scale: float,
-    count: int,
-    first: int,
-    step: int,
+    logits: torch.Tensor, bias: torch.Tensor, choice: ExpertChoice, count: int, first: int, step: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    experts, weights = route(logits, bias, topk, num_groups, topk_groups, normalise, scale)
+    experts, weights = route(logits, bias, choice)
     return weights, *group_by_expert(experts, count, first, step)
 
 
-def combine_experts(
-    rows: torch.Tensor, groups: ExpertGroups, weights: torch.Tensor, shared: torch.Tensor | None
-) -> torch.Tensor:
-    _, inverse_permutation, offsets = groups
+def combine_experts(outputs: ExpertOutputs) -> torch.Tensor:
+    rows, (_, inverse_permutation, offsets), weights, shared = outputs
     local = inverse_permutation < offsets[-1]
     total = torch.zeros(len(weights), rows.shape[1])
     for pair in range(weights.shape[1]):  # a token's experts, best first
@@ -52,13 +33,6 @@ def combine_experts(
 
 
 def combine_norm_quantize(
-    rows: torch.Tensor,
-    groups: ExpertGroups,
-    weights: torch.Tensor,
-    shared: torch.Tensor | None,
-    residual: torch.Tensor,
-    norm_weight: torch.Tensor,
-    eps: float,
-    ue8m0: bool,
+    outputs: ExpertOutputs, residual: torch.Tensor, norm_weight: torch.Tensor, eps: float, ue8m0: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    return rms_norm_quantize(residual, norm_weight, eps, ue8m0, combine_experts(rows, groups, weights, shared))
+    return rms_norm_quantize(residual, norm_weight, eps, ue8m0, combine_experts(outputs))

@@ -2,7 +2,7 @@
 
 import torch
 
-from ..types import ExpertGroups
+from ..types import ExpertChoice, ExpertOutputs
 from .quantize import rms_norm_quantize
 
 
@@ -11,28 +11,13 @@ def _largest(x: torch.Tensor, count: int) -> torch.Tensor:
     return x.sort(dim=-1, descending=True, stable=True).indices[..., :count]
 
 
-def route(
-    logits: torch.Tensor,
-    bias: torch.Tensor,
-    topk: int,
-    num_groups: int,
-    topk_groups: int,
-    normalise: bool,
-    scale: float,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    return choose_experts(logits.sigmoid(), bias, topk, num_groups, topk_groups, normalise, scale)
+def route(logits: torch.Tensor, bias: torch.Tensor, choice: ExpertChoice) -> tuple[torch.Tensor, torch.Tensor]:
+    return choose_experts(logits.sigmoid(), bias, choice)
 
 
-def choose_experts(
-    scores: torch.Tensor,
-    bias: torch.Tensor,
-    topk: int,
-    num_groups: int,
-    topk_groups: int,
-    normalise: bool,
-    scale: float,
-) -> tuple[torch.Tensor, torch.Tensor]:
+def choose_experts(scores: torch.Tensor, bias: torch.Tensor, choice: ExpertChoice) -> tuple[torch.Tensor, torch.Tensor]:
     """Choose experts as `route` does, from scores = sigmoid(logits)."""
+    topk, num_groups, topk_groups, normalise, scale = choice
     # The bias balances the load. It takes part in the choice of experts, but not in their weights.
     biased = scores + bias
     if num_groups > 1:
@@ -61,25 +46,14 @@ def group_by_expert(
 
 
 def route_and_group(
-    logits: torch.Tensor,
-    bias: torch.Tensor,
-    topk: int,
-    num_groups: int,
-    topk_groups: int,
-    normalise: bool,
-    scale: float,
-    count: int,
-    first: int,
-    step: int,
+    logits: torch.Tensor, bias: torch.Tensor, choice: ExpertChoice, count: int, first: int, step: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    experts, weights = route(logits, bias, topk, num_groups, topk_groups, normalise, scale)
+    experts, weights = route(logits, bias, choice)
     return weights, *group_by_expert(experts, count, first, step)
 
 
-def combine_experts(
-    rows: torch.Tensor, groups: ExpertGroups, weights: torch.Tensor, shared: torch.Tensor | None
-) -> torch.Tensor:
-    _, inverse_permutation, offsets = groups
+def combine_experts(outputs: ExpertOutputs) -> torch.Tensor:
+    rows, (_, inverse_permutation, offsets), weights, shared = outputs
     pairs = rows[inverse_permutation.flatten()]
     local = inverse_permutation < offsets[-1]
     # The rows of the other pairs may hold NaN, which a weight of zero would not remove.
@@ -92,13 +66,6 @@ def combine_experts(
 
 
 def combine_norm_quantize(
-    rows: torch.Tensor,
-    groups: ExpertGroups,
-    weights: torch.Tensor,
-    shared: torch.Tensor | None,
-    residual: torch.Tensor,
-    norm_weight: torch.Tensor,
-    eps: float,
-    ue8m0: bool,
+    outputs: ExpertOutputs, residual: torch.Tensor, norm_weight: torch.Tensor, eps: float, ue8m0: bool
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    return rms_norm_quantize(residual, norm_weight, eps, ue8m0, combine_experts(rows, groups, weights, shared))
+    return rms_norm_quantize(residual, norm_weight, eps, ue8m0, combine_experts(outputs))

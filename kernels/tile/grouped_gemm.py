@@ -6,7 +6,7 @@ import tilelang.language as T
 import torch
 
 from ..alignment import aligned_rows
-from ..types import Quantized
+from ..types import GroupedRows, Quantized
 from .factory import tile_kernel
 from .fp8_gemm import TILE, fp8_gemm, token_tile, tokens_by_weights, weights_by_tokens
 
@@ -76,18 +76,9 @@ def bf16_tokens_by_weights(n: int, k: int, experts: int, out_dtype: str) -> Any:
     return kernel
 
 
-def grouped_gemm(
-    a: torch.Tensor | Quantized,
-    weight: torch.Tensor,
-    offsets: torch.Tensor,
-    weight_scale: torch.Tensor | None,
-    out_dtype: torch.dtype,
-    sorted_token_ids: torch.Tensor | None,
-    expected_m: int,
-) -> torch.Tensor:
-    values, scales = a if isinstance(a, Quantized) else (a, None)
-    if sorted_token_ids is not None:
-        values, scales = values[sorted_token_ids], None if scales is None else scales[sorted_token_ids]
+def grouped_gemm(routed: GroupedRows) -> torch.Tensor:
+    values, scales = routed.gathered()
+    _, weight, offsets, weight_scale, out_dtype, _, expected_m = routed
     values, weight = aligned_rows(values).contiguous(), aligned_rows(weight).contiguous()
     (rows, k), (experts, n) = values.shape, weight.shape[:2]
     dtype = str(out_dtype).removeprefix("torch.")
@@ -108,17 +99,6 @@ def grouped_gemm(
 
 
 def grouped_gemm_with_shared(
-    a: Quantized,
-    weight: torch.Tensor,
-    offsets: torch.Tensor,
-    weight_scale: torch.Tensor,
-    dense: Quantized,
-    dense_weight: Quantized,
-    out_dtype: torch.dtype,
-    sorted_token_ids: torch.Tensor | None,
-    expected_m: int,
-    beside_previous: bool = False,
+    routed: GroupedRows, dense: Quantized, dense_weight: Quantized, beside_previous: bool = False
 ) -> torch.Tensor:
-    shared = fp8_gemm(dense, *dense_weight, out_dtype)
-    routed = grouped_gemm(a, weight, offsets, weight_scale, out_dtype, sorted_token_ids, expected_m)
-    return torch.cat((shared, routed))
+    return torch.cat((fp8_gemm(dense, *dense_weight, routed.out_dtype), grouped_gemm(routed)))

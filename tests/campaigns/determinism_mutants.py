@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from deepseek_v32.kernels import registry
 from deepseek_v32.kernels.invariant import linear, routing, sparse_mla
+from deepseek_v32.kernels.types import ExpertOutputs
 from deepseek_v32.model.attention import MultiHeadLatentAttention
 from deepseek_v32.model.metadata import LayerCache, Prefill
 from deepseek_v32.model.prefill_form import PrefillForm
@@ -57,9 +58,10 @@ def _padding_leaks(right: Callable[..., Any]) -> Callable[..., Any]:
 def _merged_in_any_order(right: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     """The experts' outputs are added as they come: here in another order for an odd number of tokens."""
 
-    def combine(rows: torch.Tensor, groups: Any, weights: torch.Tensor, shared: torch.Tensor | None) -> torch.Tensor:
+    def combine(outputs: ExpertOutputs) -> torch.Tensor:
+        rows, groups, weights, shared = outputs
         if shared is None or len(weights) % 2 == 0:
-            return right(rows, groups, weights, shared)
+            return right(outputs)
         total = shared.float()
         for pair in range(weights.shape[1]):
             total = total + rows[groups.inverse_permutation[:, pair]].float() * weights[:, pair, None]
@@ -161,9 +163,10 @@ def gpu_mutants() -> dict[str, Mutant]:
         return attend
 
     def any_order(right: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-        def combine(own: torch.Tensor, groups: Any, weights: torch.Tensor, shared: torch.Tensor | None) -> torch.Tensor:
+        def combine(outputs: ExpertOutputs) -> torch.Tensor:
+            own, groups, weights, shared = outputs
             if len(weights) % 2 == 0 or shared is None:
-                return right(own, groups, weights, shared)
+                return right(outputs)
             total = shared.float()
             for pair in range(weights.shape[1]):
                 total = total + own[groups.inverse_permutation[:, pair].long()].float() * weights[:, pair, None]

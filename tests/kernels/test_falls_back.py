@@ -10,6 +10,7 @@ from deepseek_v32.kernels import availability
 from deepseek_v32.kernels.availability import falls_back
 from deepseek_v32.kernels.cuda import fp32_ops, kv_up_projection, routing
 from deepseek_v32.kernels.registry import OPERATIONS
+from deepseek_v32.kernels.types import ExpertChoice
 
 
 class Library:
@@ -34,7 +35,7 @@ def norm(width: int) -> Any:
 
 
 def route(experts: int, groups: int, topk: int) -> Any:
-    return routing.route(torch.ones(2, experts), torch.ones(experts), topk, groups, 1, True, 1.0)
+    return routing.route(torch.ones(2, experts), torch.ones(experts), ExpertChoice(topk, groups, 1, True, 1.0))
 
 
 def absorb(nope: int) -> Any:

@@ -9,7 +9,7 @@ from deepseek_v32.kernels.cuda.fp8_gemm import Tile
 from deepseek_v32.kernels.invariant.gpu import fp8_gemm as products
 from deepseek_v32.kernels.invariant.gpu import routing, sparse_mla
 from deepseek_v32.kernels.reference import fp8_gemm as reference
-from deepseek_v32.kernels.types import Quantized
+from deepseek_v32.kernels.types import ExpertChoice, Quantized
 
 
 def test_keys_of_few_heads_alone_are_cut_into_pieces() -> None:
@@ -76,4 +76,4 @@ def test_few_rows_leave_the_parts_of_k_to_the_kernel(launches: list[tuple[Any, i
 def test_more_experts_than_the_kernels_have_are_refused(name: str) -> None:
     more = (1, 0, 1) if name == "route_and_group" else ()
     with pytest.raises(ValueError, match="experts is 2000; expected at most"):
-        getattr(routing, name)(torch.zeros(1, 2000), torch.zeros(2000), 2, 1, 1, True, 1.0, *more)
+        getattr(routing, name)(torch.zeros(1, 2000), torch.zeros(2000), ExpertChoice(2, 1, 1, True, 1.0), *more)

@@ -9,6 +9,7 @@ from deepseek_v32.kernels.reference import dense_mla, grouped_gemm, indexer_logi
 from deepseek_v32.kernels.reference.linear import linear
 from deepseek_v32.kernels.reference.sparse_mla_prefill import sparse_attention
 from deepseek_v32.kernels.reference.wide import widened
+from deepseek_v32.kernels.types import GroupedRows
 
 ROWS, WIDTH = 200, 512
 
@@ -24,7 +25,8 @@ def _attention(x: torch.Tensor) -> torch.Tensor:
 
 def _experts(x: torch.Tensor) -> torch.Tensor:
     offsets = torch.tensor([0, len(x)], dtype=torch.int32)
-    return grouped_gemm.grouped_gemm(x, random(1, 96, WIDTH, seed=3), offsets, None, torch.float32, None, len(x))
+    weight = random(1, 96, WIDTH, seed=3)
+    return grouped_gemm.grouped_gemm(GroupedRows(x, weight, offsets, None, torch.float32, None, len(x)))
 
 
 def _values(x: torch.Tensor) -> torch.Tensor:

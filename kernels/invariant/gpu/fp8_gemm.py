@@ -12,14 +12,13 @@ from ...alignment import aligned_rows
 from ...build import load
 from ...cuda.fp8_gemm import MAX_SHARED_LAUNCH_ROWS, Tile, multiply_into, multiprocessors, swap_ab_tile
 from ...cuda.fp8_gemm import choose as choose_dense
-from ...cuda.grouped_gemm import MAX_GATHER_TILE
+from ...cuda.grouped_gemm import MAX_GATHER_TILE, gathered
 from ...cuda.grouped_gemm import MAX_SHARED_LAUNCH_ROWS as MAX_FUSED_ROWS
 from ...cuda.grouped_gemm import choose as choose_grouped
 from ...cuda.pdl import weights_are_static
-from ...cuda.routing import gather_rows
 from ...tile.grouped_gemm import grouped_gemm as bf16_grouped_gemm
 from ...tile.sum_parts import sum_parts
-from ...types import Quantized
+from ...types import GroupedRows, Quantized
 
 SLICE, WEIGHTS = 128, 128  # of K, and rows of a weight in a tile of the swap-AB kernel
 PARTS_TILE = Tile(128, 128)
@@ -115,66 +114,42 @@ def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype
     return outs
 
 
-def grouped_gemm(
-    a: torch.Tensor | Quantized,
-    weight: torch.Tensor,
-    offsets: torch.Tensor,
-    weight_scale: torch.Tensor | None,
-    out_dtype: torch.dtype,
-    sorted_token_ids: torch.Tensor | None,
-    expected_m: int,
-) -> torch.Tensor:
+def grouped_gemm(routed: GroupedRows) -> torch.Tensor:
     """Multiply without splitting K. In bf16 the TileLang kernel has one tile and one chain of MMAs for any number of rows."""
-    if not isinstance(a, Quantized) or weight_scale is None:
-        return bf16_grouped_gemm(a, weight, offsets, weight_scale, out_dtype, sorted_token_ids, expected_m)
-    rows = a.values.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
-    out = torch.empty(rows, weight.shape[1], dtype=out_dtype, device=weight.device)
-    _grouped_into(out, a, weight, offsets, weight_scale, sorted_token_ids, expected_m)
+    if not isinstance(routed.a, Quantized):
+        return bf16_grouped_gemm(routed)
+    weight = routed.weight
+    out = torch.empty(routed.rows, weight.shape[1], dtype=routed.out_dtype, device=weight.device)
+    _grouped_into(out, routed)
     return out
 
 
-def _grouped_into(
-    out: torch.Tensor,
-    a: Quantized,
-    weight: torch.Tensor,
-    offsets: torch.Tensor,
-    weight_scale: torch.Tensor,
-    sorted_token_ids: torch.Tensor | None,
-    expected_m: int,
-) -> None:
+def _grouped_into(out: torch.Tensor, routed: GroupedRows) -> None:
+    _, weight, offsets, _, _, _, expected_m = routed
     tile = choose_grouped(expected_m, weight.shape[0])
-    if sorted_token_ids is not None and not (isinstance(tile, int) and tile <= MAX_GATHER_TILE):
-        a, sorted_token_ids = gather_rows(a, sorted_token_ids, offsets), None
+    a, weight_scale, sorted_token_ids = gathered(routed, tile)
     multiply_into(out, *a, weight, weight_scale, offsets, tile, 1, sorted_token_ids, expected_m)
 
 
 def grouped_gemm_with_shared(
-    a: Quantized,
-    weight: torch.Tensor,
-    offsets: torch.Tensor,
-    weight_scale: torch.Tensor,
-    dense: Quantized,
-    dense_weight: Quantized,
-    out_dtype: torch.dtype,
-    sorted_token_ids: torch.Tensor | None,
-    expected_m: int,
-    beside_previous: bool = False,
+    routed: GroupedRows, dense: Quantized, dense_weight: Quantized, beside_previous: bool = False
 ) -> torch.Tensor:
     """Multiply without splitting the shared expert's K, so that few tokens need one launch for both products."""
+    _, weight, offsets, _, out_dtype, _, expected_m = routed
     tokens = dense.values.shape[0]
-    rows = a.values.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
-    out = torch.empty(tokens + rows, weight.shape[1], dtype=out_dtype, device=weight.device)
+    out = torch.empty(tokens + routed.rows, weight.shape[1], dtype=out_dtype, device=weight.device)
     tile = choose_grouped(expected_m, weight.shape[0])
     if tokens > MAX_FUSED_ROWS or not isinstance(tile, int) or tile > MAX_GATHER_TILE:
         _dense_into(out[:tokens], dense, *dense_weight, 1)
-        _grouped_into(out[tokens:], a, weight, offsets, weight_scale, sorted_token_ids, expected_m)
+        _grouped_into(out[tokens:], routed)
         return out
+    a, weight_scale, sorted_token_ids = gathered(routed, tile)
     beside_previous = beside_previous and aligned_rows(dense.values) is dense.values
     operands = (a.values, weight, dense.values, dense_weight.values)
     values, experts, dense_values, own = (aligned_rows(x).view(torch.uint8) for x in operands)
     product = dense_values, dense.scales, own[None], dense_weight.scales[None], out[:tokens]
-    routed = values, a.scales, experts, weight_scale, offsets, sorted_token_ids, out[tokens:], expected_m
+    grouped = values, a.scales, experts, weight_scale, offsets, sorted_token_ids, out[tokens:], expected_m
     load("fp8_gemm").swap_ab_with_shared(
-        tile, 1, weights_are_static(dense_weight.values), *product, *routed, beside_previous
+        tile, 1, weights_are_static(dense_weight.values), *product, *grouped, beside_previous
     )
     return out

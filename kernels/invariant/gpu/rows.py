@@ -6,7 +6,7 @@ from ...cuda import fp32_ops
 from ...cuda import norm_and_cache as fused
 from ...cuda.fp32_ops import MAX_NORM_WIDTH
 from ...tile.quantize import rms_norm_quantize
-from ...types import Caches, Fp32Projection, Norms
+from ...types import NewEntries
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -25,20 +25,9 @@ def fp32_linear(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Te
     return fp32_ops.fp32_linear_in_order(x, weight, scale)
 
 
-def norm_and_cache(
-    query: torch.Tensor,
-    kv: torch.Tensor,
-    keys: torch.Tensor,
-    norms: Norms,
-    cos: torch.Tensor,
-    sin: torch.Tensor,
-    caches: Caches,
-    interleaved: bool,
-    ue8m0: bool,
-    projection: Fp32Projection | None,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    if keys.shape[1] > MAX_NORM_WIDTH:
+def norm_and_cache(new: NewEntries) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    if new.keys.shape[1] > MAX_NORM_WIDTH:
         raise ValueError(
-            f"keys has {keys.shape[1]} dims; expected at most {MAX_NORM_WIDTH} in deterministic mode on a GPU"
+            f"keys has {new.keys.shape[1]} dims; expected at most {MAX_NORM_WIDTH} in deterministic mode on a GPU"
         )
-    return fused.in_order(query, kv, keys, norms, cos, sin, caches, interleaved, ue8m0, projection)
+    return fused.in_order(new)

@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from deepseek_v32.kernels.types import ExpertChoice
+
 from .bug import ALL, HTTP, TRACE, Bug
 from .patching import replaced
 
@@ -14,46 +16,45 @@ BOTH = frozenset({TRACE, HTTP})
 
 
 def routed(change: Any) -> AbstractContextManager[None]:
-    """Routing by change(route, logits, bias, topk, groups, kept groups, normalise, scale)."""
+    """Routing by change(route, logits, bias, choice)."""
     return replaced(ROUTE, lambda route: lambda *arguments: change(route, *arguments))
 
 
 def bias_in_weights() -> AbstractContextManager[None]:
-    def change(route: Any, logits: torch.Tensor, bias: torch.Tensor, *rest: Any) -> Any:
-        experts, _ = route(logits, bias, *rest)
+    def change(route: Any, logits: torch.Tensor, bias: torch.Tensor, choice: ExpertChoice) -> Any:
+        experts, _ = route(logits, bias, choice)
         weights = (logits.sigmoid() + bias).gather(1, experts)
-        return experts, weights / (weights.sum(1, keepdim=True) + 1e-20) * rest[-1]
+        return experts, weights / (weights.sum(1, keepdim=True) + 1e-20) * choice.scale
 
     return routed(change)
 
 
 def groups_ignored() -> AbstractContextManager[None]:
-    return routed(lambda route, logits, bias, topk, groups, kept, *rest: route(logits, bias, topk, 1, 1, *rest))
+    return routed(lambda route, logits, bias, choice: route(logits, bias, choice._replace(num_groups=1, topk_groups=1)))
 
 
 def groups_by_maximum() -> AbstractContextManager[None]:
     """A group is as good as its best expert, not as its two best."""
 
-    def change(
-        route: Any, logits: torch.Tensor, bias: torch.Tensor, topk: int, groups: int, kept: int, *rest: Any
-    ) -> Any:
+    def change(route: Any, logits: torch.Tensor, bias: torch.Tensor, choice: ExpertChoice) -> Any:
+        groups = choice.num_groups
         scores = (logits.sigmoid() + bias).unflatten(1, (groups, -1))
-        best = scores.amax(2).topk(kept).indices
+        best = scores.amax(2).topk(choice.topk_groups).indices
         dropped = torch.ones(scores.shape[:2], dtype=torch.bool).scatter(1, best, False)
         hidden = torch.where(dropped[..., None], -torch.inf, bias.expand_as(logits).unflatten(1, (groups, -1))).flatten(
             1
         )
-        return route(logits, hidden, topk, 1, 1, *rest)
+        return route(logits, hidden, choice._replace(num_groups=1, topk_groups=1))
 
     return routed(change)
 
 
 def bias_ignored() -> AbstractContextManager[None]:
-    return routed(lambda route, logits, bias, *rest: route(logits, torch.zeros_like(bias), *rest))
+    return routed(lambda route, logits, bias, choice: route(logits, torch.zeros_like(bias), choice))
 
 
 def scaling(power: int) -> AbstractContextManager[None]:
-    return routed(lambda route, *arguments: route(*arguments[:-1], arguments[-1] ** power))
+    return routed(lambda route, logits, bias, choice: route(logits, bias, choice._replace(scale=choice.scale**power)))
 
 
 def scaling_missing() -> AbstractContextManager[None]:
