@@ -128,9 +128,8 @@ class Trace:
     manifest: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.stages = {
-            name: self.stages[name] for name in sorted(self.stages, key=lambda name: order(name, self.layers))
-        }
+        names = sorted(self.stages, key=lambda name: order(name, self.layers))
+        self.stages = {name: self.stages[name] for name in names}
 
     @property
     def config(self) -> dict[str, Any]:

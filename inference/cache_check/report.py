@@ -91,9 +91,8 @@ class CacheReports:
     def _describe(self, mismatch: Mismatch, others: Sequence[Request]) -> dict[str, Any]:
         request, size = mismatch.request, self._page_size
         number = mismatch.position // size
-        page = (
-            request.cache.pages[number] if number < len(request.cache.pages) else None
-        )  # None: it has given its pages back
+        # None: it has given its pages back.
+        page = request.cache.pages[number] if number < len(request.cache.pages) else None
         first = number * size
         return {
             "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),

@@ -49,9 +49,8 @@ def answer_file(
     prints them, in the order of the prompts.
     """
     if output is None:
-        return _answer_all(
-            load(), prompts, encoder, _print_json if as_json else _InOrder(prompts), bar=not sys.stdout.isatty()
-        )
+        write = _print_json if as_json else _print_in_order(prompts)
+        return _answer_all(load(), prompts, encoder, write, bar=not sys.stdout.isatty())
     with closing(AnswerFile(output)) as answers:
         unanswered = [prompt for prompt in prompts if not answers.has_answer(prompt)]
         if len(unanswered) < len(prompts):
@@ -71,20 +70,17 @@ def _print_json(index: int, values: dict[str, Any]) -> None:
     print(json.dumps(values, ensure_ascii=False), flush=True)
 
 
-class _InOrder:
-    """Prints the answers in the order of the prompts, each as soon as all earlier ones are printed."""
+def _print_in_order(prompts: list[Prompt]) -> Callable[[int, dict[str, Any]], None]:
+    """Make a function that prints the answers in the prompts' order, each as soon as all earlier ones are printed."""
+    rest, waiting = deque(enumerate(prompts)), dict[int, str]()
 
-    def __init__(self, prompts: list[Prompt]) -> None:
-        self._prompts = prompts
-        self._waiting: dict[int, str] = {}
-        self._next = 0
+    def write(index: int, values: dict[str, Any]) -> None:
+        waiting[index] = values.get("text", values.get("error", ""))
+        while rest and rest[0][0] in waiting:
+            index, prompt = rest.popleft()
+            print(f"Prompt: {prompt.content}\nCompletion: {waiting.pop(index)}\n", flush=True)
 
-    def __call__(self, index: int, values: dict[str, Any]) -> None:
-        self._waiting[index] = values.get("text", values.get("error", ""))
-        while self._next in self._waiting:
-            prompt, text = self._prompts[self._next].content, self._waiting.pop(self._next)
-            print(f"Prompt: {prompt}\nCompletion: {text}\n", flush=True)
-            self._next += 1
+    return write
 
 
 def _answer_all(

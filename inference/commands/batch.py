@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...model.checkpoint.files import parse_object
-from .files import JsonlLog
+from .files import JsonlLog, read_utf8
 from .options import ServingOptions, with_options
 from .serve import default_name
 from .terminal import answer_bar
@@ -89,11 +89,7 @@ def run(requests: list[BatchRequest], answers: "Answers", options: ServingOption
 def read_requests(path: Path) -> list[BatchRequest]:
     """Read and check the requests of a file. ValueError names the line that is not a request."""
     requests: dict[str, BatchRequest] = {}
-    try:
-        content = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text ({error}); expected UTF-8") from None
-    for number, text in enumerate(content.split("\n"), start=1):
+    for number, text in enumerate(read_utf8(path).split("\n"), start=1):
         if not text.strip():
             continue
         request = _read_request(f"{path}:{number}", text)

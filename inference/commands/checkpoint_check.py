@@ -1,9 +1,8 @@
 """Checks a checkpoint for `doctor --model`: problems that headers and settings show, and the memory that it needs."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -166,12 +165,6 @@ def checkpoint_lines(found: CheckpointFindings) -> list[str]:
     return lines
 
 
-def checkpoint_values(found: CheckpointFindings) -> dict[str, Any]:
-    """The findings, as JSON values."""
-    parts = [{"part": each.part, "text": each.text, "problems": list(each.problems)} for each in found.findings]
-    return {"directory": str(found.directory), "parts": parts, "problems": found.problems}
-
-
 GPU_GIB = 139.0  # of an H200, as torch counts it: for a machine that has no GPU
 GPU_FRACTION = 0.9  # of its memory, as memory_fraction by default
 CPU_FRACTION = 0.25  # of the memory that is free, for the caches
@@ -241,8 +234,3 @@ def memory_lines(rows: list[MemoryRow], config: ModelConfig) -> list[str]:
         cells = f"{size_text(row.weights):>11}{f'{row.bytes_per_token / 1024:.1f} KiB':>12}{tokens:>14}{contexts:>10}"
         lines.append(f"  {row.place:{width}}  {row.precision:6}{cells}")
     return [*lines, *wrapped("Activations reduce this number.", 2)]
-
-
-def memory_values(rows: list[MemoryRow]) -> list[dict[str, Any]]:
-    """The rows, as JSON values."""
-    return [asdict(row) | {"fits": row.fits} for row in rows]

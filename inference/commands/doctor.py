@@ -62,9 +62,10 @@ def doctor(
     if model is not None:
         found = checkpoint_check.check_checkpoint(model, tensor_parallel_size or 1)
         rows = _memory(found, tensor_parallel_size, precision, gpu_memory)
+        parts = [asdict(each) for each in found.findings]
         report |= {
-            "checkpoint": checkpoint_check.checkpoint_values(found),
-            "memory": checkpoint_check.memory_values(rows),
+            "checkpoint": {"directory": str(found.directory), "parts": parts, "problems": found.problems},
+            "memory": [asdict(row) | {"fits": row.fits} for row in rows],
         }
     if as_json:
         print(json.dumps(report, indent=2))

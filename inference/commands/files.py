@@ -21,6 +21,14 @@ def write_whole(path: Path, text: str) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
+def read_utf8(path: Path) -> str:
+    """Read a text file. ValueError, which names it, for another encoding."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text ({error}); expected UTF-8") from None
+
+
 def check_place(option: str, path: Path) -> None:
     """Raise ValueError before the work begins if no file can be written at `path`."""
     folder = path.parent

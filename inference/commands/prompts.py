@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...model.checkpoint.files import parse_object
 from ..params import SamplingParams
+from .files import read_utf8
 
 if TYPE_CHECKING:
     from ..llm import LLM
@@ -36,10 +37,7 @@ def read_prompts(path: Path) -> list[Prompt]:
 
     The whole file is checked; ValueError names the file and the line.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text ({error}); expected UTF-8") from None
+    text = read_utf8(path)
     if path.suffix == ".jsonl":
         prompts = [
             _from_json(line, number, f"{path}, line {number}")

@@ -111,10 +111,6 @@ def products(query: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
     return torch.einsum("thd,sd->ths", query, keys)
 
 
-def without_query_scale(case: Case, query: torch.Tensor, keys: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    return torch.einsum("ths,th->ts", products(query, keys).relu(), weights / case.own("index_query_scales"))
-
-
 def of_the_chunk(case: Case) -> Prediction:
     """Scores of the last n positions up to the query, in columns from 0: n is read off b."""
     own = case.right("index_scores")[case.rows]
@@ -188,7 +184,8 @@ INDEX = (
     Hypothesis("index-weights-missing", ("index_scores",), "index scores without the heads' weights",
                scored(lambda case, q, k, w: products(q, k).relu().sum(1))),
     Hypothesis("index-weights-without-query-scale", ("index_scores",), "head weights that the FP8 scales of the index queries "
-               "were not multiplied into", scored(without_query_scale)),
+               "were not multiplied into",
+               scored(lambda case, q, k, w: torch.einsum("ths,th->ts", products(q, k).relu(), w / case.own("index_query_scales")))),
     Hypothesis("index-keys-of-the-chunk-only", ("index_scores",), "scores of the current chunk's own keys only: earlier "
                "chunks are not seen", of_the_chunk),
     Hypothesis("index-scores-constant", ("index_scores",), "index scores times a constant (which changes no selection)",
@@ -266,10 +263,6 @@ def fewer(case: Case) -> Prediction:
     return None if count == count_of(case) else top_sets(case.own("index_scores"), count)
 
 
-def layer_before(case: Case) -> Prediction:
-    return case.right("selection", -1)[case.rows] if case.layer else None
-
-
 STAGE = ("selection",)
 SELECTION = (
     Hypothesis("dense-attention", STAGE, "every position up to the query's: sparse attention is off", everything),
@@ -279,7 +272,8 @@ SELECTION = (
     Hypothesis("selection-off-by-a-page", STAGE, "the right positions moved by a page or a token", moved),
     Hypothesis("sinks-always-selected", STAGE, "the first positions are always selected, whatever their scores", sinks),
     Hypothesis("another-topk", STAGE, "another number of positions than index_topk", fewer),
-    Hypothesis("selection-of-the-layer-before", STAGE, "the selection of the layer before", layer_before),
+    Hypothesis("selection-of-the-layer-before", STAGE, "the selection of the layer before",
+               lambda case: case.right("selection", -1)[case.rows] if case.layer else None),
     Hypothesis("lowest-scores-selected", STAGE, "the positions with the lowest scores",
                best(lambda scores, positions: torch.where(scores.isneginf(), scores, -scores))),
 )  # fmt: skip

@@ -178,7 +178,10 @@ def save(golden: Golden, folder: Path, name: str) -> None:
     """Write golden answers to `folder`. Changes are stored in half precision."""
     content = {
         "checkpoint": golden.checkpoint,
-        "items": [_entry(item) for item in golden.items],
+        "items": [
+            {name: list(value) if isinstance(value, tuple) else value for name, value in vars(item).items()}
+            for item in golden.items
+        ],
         "bugs": [{name: value for name, value in vars(bug).items() if name != "change"} for bug in golden.bugs],
         "left_out": {name: round(times, 3) for name, times in sorted(golden.left_out.items())},
     }
@@ -193,11 +196,6 @@ def save(golden: Golden, folder: Path, name: str) -> None:
         held_out=golden.held_out.astype(np.float16),
         changes=changes,
     )
-
-
-def _entry(item: Item) -> dict[str, Any]:
-    values = dict(vars(item))
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 def _item(entry: Mapping[str, Any]) -> Item:

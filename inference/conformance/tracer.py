@@ -129,7 +129,8 @@ class Tracer(StepObserver):
         assembled: dict[str, torch.Tensor] = {}
         partial: dict[str, list[list[int]]] = {}
         for name, parts in self._parts.get(request_id, {}).items():
-            length = tokens - (self.forced and self._is_mtp(name))  # the token after the last is not known
+            is_mtp = name in MTP_NAMES or name.startswith(full_name("", self.config.num_hidden_layers))
+            length = tokens - (self.forced and is_mtp)  # the token after the last is not known
             values, present = assemble(name, parts, length, tokens)
             if present.any():
                 assembled[name] = values
@@ -140,9 +141,6 @@ class Tracer(StepObserver):
         config = {name: jsonable(value) for name, value in asdict(self.config).items()}
         given = {"precision": self.model.compute.precision, "config": config}
         return Trace(assembled, {**given, "rows": partial, "versions": versions()})
-
-    def _is_mtp(self, name: str) -> bool:
-        return name in MTP_NAMES or name.startswith(full_name("", self.config.num_hidden_layers))
 
     def _expand(self, stages: dict[str, torch.Tensor]) -> None:
         """Add each head's keys and values, which the absorbed form of attention does not compute."""

@@ -229,8 +229,13 @@ class AnswerParser:
         name = given.get("name")
         if self._call is not None and word == "parameter":
             if not self._is_closing and name is not None:
+                self._add_stray()
                 # A value of unknown kind is a text, unless the schema says otherwise.
-                self._begin_value(name, given.get("string") != "false", is_whole)
+                self._call.open(name, given.get("string") != "false")
+                if is_whole:
+                    self._call.close()
+                else:
+                    self._read, self._scanner = self._read_value, StopStrings(_VALUE_ENDS)
             return
         if self._call is not None and (word in _BLOCKS or word == "invoke"):
             self._end_call()
@@ -239,15 +244,6 @@ class AnswerParser:
             self._to_text_or_body()
             if is_whole:
                 self._end_call()
-
-    def _begin_value(self, name: str, is_string: bool, is_whole: bool) -> None:
-        assert self._call is not None
-        self._add_stray()
-        self._call.open(name, is_string)
-        if is_whole:
-            self._call.close()
-        else:
-            self._read, self._scanner = self._read_value, StopStrings(_VALUE_ENDS)
 
     def _end_value(self) -> None:
         assert self._call is not None

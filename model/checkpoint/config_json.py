@@ -88,18 +88,15 @@ def read_config(path: str | Path) -> ModelConfig:
         raise ConfigError(f"{short_repr(str(path), 300)} {no_directory(path)}")
     path = path / "config.json" if path.is_dir() else path
     try:
-        return parse_config(_read_object(path))
+        if not path.is_file():
+            raise ConfigError("no such file; expected the config.json of a checkpoint directory")
+        try:
+            values = parse_object(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"cannot be read: {error}; expected a JSON object") from error
+        return parse_config(values)
     except ConfigError as error:
         raise ConfigError(f"{str(path)!r}: {error}") from error
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise ConfigError("no such file; expected the config.json of a checkpoint directory")
-    try:
-        return parse_object(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot be read: {error}; expected a JSON object") from error
 
 
 def parse_config(values: dict[str, Any]) -> ModelConfig:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -243,7 +244,7 @@ class _ParameterLoader:
         first, last = self._source.rows
         for start, stop in row_chunks(weight, first, last):
             chunk = slice(start - first, stop - first)
-            use = self._take_chunk(chunk, stop - start if plain else step)
+            use = partial(self._take_chunk, chunk, stop - start if plain else step)
             yield RowChunk(weight, start, stop, use, target[chunk] if direct else None)
 
     def _take_scale(self, scale: torch.Tensor) -> None:
@@ -261,15 +262,11 @@ class _ParameterLoader:
             self._scale_target.copy_(scale)
         self._scale = scale.to(self._target.device)
 
-    def _take_chunk(self, chunk: slice, step: int) -> Callable[[torch.Tensor], None]:
-        """Make the function that uses a row chunk, `step` rows at a time."""
-
-        def take(rows: torch.Tensor) -> None:
-            for first in range(chunk.start, chunk.stop, step):
-                part = slice(first, min(first + step, chunk.stop))
-                self._take_rows(part, rows[part.start - chunk.start : part.stop - chunk.start])
-
-        return take
+    def _take_chunk(self, chunk: slice, step: int, rows: torch.Tensor) -> None:
+        """Use a row chunk, `step` rows at a time."""
+        for first in range(chunk.start, chunk.stop, step):
+            part = slice(first, min(first + step, chunk.stop))
+            self._take_rows(part, rows[part.start - chunk.start : part.stop - chunk.start])
 
     def _take_rows(self, part: slice, rows: torch.Tensor) -> None:
         target, scale_target, kept = self._target[part], self._scale_target, self._source.shard.kept

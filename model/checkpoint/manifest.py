@@ -385,14 +385,11 @@ def _read(path: Path, version: str, way_out: str) -> Manifest:
     for name, value in others.items():
         if not isinstance(value, str):
             raise CheckpointError(path, f"others.{short_repr(name)} is {short_repr(value)}; expected a hash: {way_out}")
+    for name, value in files.items():
+        size, tensors = (value.get("size"), value.get("tensors")) if isinstance(value, dict) else (None, None)
+        if type(size) is not int or not isinstance(tensors, dict):
+            problem = f"entry of {short_repr(name)} is {short_repr(value)}; expected its size and tensors"
+            raise CheckpointError(path, f"{problem}: {way_out}")
     return Manifest(
-        path, {name: _read_file(path, name, value, way_out) for name, value in files.items()}, others, values
+        path, {name: FileHashes(each["size"], each["tensors"]) for name, each in files.items()}, others, values
     )
-
-
-def _read_file(path: Path, name: str, value: Any, way_out: str) -> FileHashes:
-    if not isinstance(value, dict) or type(value.get("size")) is not int or not isinstance(value.get("tensors"), dict):
-        raise CheckpointError(
-            path, f"entry of {short_repr(name)} is {short_repr(value)}; expected its size and tensors: {way_out}"
-        )
-    return FileHashes(value["size"], value["tensors"])

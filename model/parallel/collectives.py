@@ -74,12 +74,6 @@ class Ranks:
         return gathered
 
 
-def _group() -> dist.ProcessGroup:
-    group = dist.group.WORLD
-    assert group is not None
-    return group
-
-
 class SharedMemory(NamedTuple):
     """Inboxes for plain sums, and for sums with a norm, whose CTAs count tokens."""
 
@@ -114,8 +108,9 @@ def shared_memory(device: torch.device, rank: int, size: int) -> SharedMemory | 
         from torch.distributed import _symmetric_memory as symmetric
 
         bytes_of_inbox = Inboxes.size_of(size, SHARED_BYTES)
+        assert dist.group.WORLD is not None
         own = symmetric.empty(2 * bytes_of_inbox, dtype=torch.uint8, device=device).zero_()
-        addresses = torch.tensor(symmetric.rendezvous(own, _group()).buffer_ptrs, device=device)
+        addresses = torch.tensor(symmetric.rendezvous(own, dist.group.WORLD).buffer_ptrs, device=device)
         calls = torch.zeros(2, SHARED_BYTES // CTA_BYTES, dtype=torch.int32, device=device)
         places = (slice(0, bytes_of_inbox), slice(bytes_of_inbox, None))
         shared = SharedMemory(

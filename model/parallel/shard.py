@@ -70,8 +70,12 @@ def shard_model(model: Transformer, plan: Plan, ranks: Ranks, device: torch.devi
         if isinstance(module, MixtureOfExperts) and not plan.holds(f"{name}.shared_experts.down_proj.weight"):
             module.shared_experts = None
     blocks = [module for module in model.modules() if isinstance(module, Block)]
-    for block in blocks:
-        _replace_projections(block, config, ranks)
+    for block in blocks:  # ranks share the fp32 projections, which none of them splits, by tokens
+        indexer = block.self_attn.indexer
+        sizes = config.hidden_size, config.index_n_heads
+        indexer.weights_proj = SequenceParallelLinear(*sizes, indexer.compute, ranks)
+        if isinstance(block.mlp, MixtureOfExperts):
+            block.mlp.gate = SequenceParallelRouter(config, indexer.compute, ranks)
     compute = replace(model.compute, device=device)
     for module in model.modules():
         if isinstance(getattr(module, "compute", None), Compute):
@@ -86,29 +90,15 @@ def shard_model(model: Transformer, plan: Plan, ranks: Ranks, device: torch.devi
                 if getattr(model.mtp, table) is not None:
                     setattr(model.mtp, table, SplitEmbedding(config, compute, ranks))
     for name, whole in list(model.named_parameters()):
+        shape = list(whole.shape)
+        if not re.fullmatch(rf"(mtp\.)?{VOCABULARY_TABLES}", name):  # these have this rank's shape already
+            kept = plan.slice_of(name, shape)  # the same for scales, because a split never crosses a block
+            if kept is not None:
+                shape[kept.dim] = kept.size
         owner, _, last = name.rpartition(".")
-        setattr(model.get_submodule(owner), last, _allocate(plan, name, whole, device))
+        setattr(model.get_submodule(owner), last, parameter(*shape, dtype=whole.dtype, device=device))
     for block in blocks:
         _connect(block, plan, ranks)
-
-
-def _allocate(plan: Plan, name: str, whole: torch.Tensor, device: torch.device) -> nn.Parameter:
-    """A parameter of this rank's shape."""
-    shape = list(whole.shape)
-    if not re.fullmatch(rf"(mtp\.)?{VOCABULARY_TABLES}", name):  # these have this rank's shape already
-        kept = plan.slice_of(name, shape)  # the same for scales, because a split never crosses a block
-        if kept is not None:
-            shape[kept.dim] = kept.size
-    return parameter(*shape, dtype=whole.dtype, device=device)
-
-
-def _replace_projections(block: Block, config: ModelConfig, ranks: Ranks) -> None:
-    """Let ranks share the fp32 projections, which none of them splits, by tokens."""
-    indexer = block.self_attn.indexer
-    sizes = config.hidden_size, config.index_n_heads
-    indexer.weights_proj = SequenceParallelLinear(*sizes, indexer.compute, ranks)
-    if isinstance(block.mlp, MixtureOfExperts):
-        block.mlp.gate = SequenceParallelRouter(config, indexer.compute, ranks)
 
 
 def _connect(block: Block, plan: Plan, ranks: Ranks) -> None:
