@@ -4,8 +4,9 @@
     python scripts/decode_path.py --device cuda --precision fp8 --markdown
 
 Starts `deepseek-v32 serve`, asks /v1/completions for three tokens after a prompt of one token id, so that every step is a decode,
-and notes each file of the package in which a function runs from the request's arrival to its last token. Start-up and imports do
-not count. For a CUDA library that is called, its launcher and every header of this repository that it includes count too.
+and notes each file of the package in which a function runs from the request's arrival to its last token, or while a CUDA graph is
+captured. Start-up and imports do not count. For a CUDA library that is called, its launcher and every header of this repository that
+it includes count too.
 """
 
 import argparse
@@ -27,10 +28,12 @@ ROOT = Path(__file__).resolve().parents[1]
 TRACER = """
 import importlib, json, os, signal, sys, threading
 out, entry, sys.argv[1:] = sys.argv[1], sys.argv[2], sys.argv[3:]
-seen, on = {}, [False]
+seen, on, captures = {}, [False], [0]
 def note(frame, event, argument):
     code = frame.f_code
-    if on and on[0] and event == "call" and code.co_flags & 1 and "deepseek_v32" in frame.f_globals.get("__name__", ""):
+    if code.co_name == "_record" and code.co_filename.endswith("captured_step.py"):
+        captures[0] += {"call": 1, "return": -1}.get(event, 0)
+    if event == "call" and (on[0] or captures[0]) and code.co_flags & 1 and "deepseek_v32" in frame.f_globals.get("__name__", ""):
         seen.setdefault(code.co_filename, set()).update(each for each in code.co_consts if isinstance(each, str))
 signal.signal(signal.SIGUSR1, lambda *_: on.__setitem__(0, True))
 def write(*_):

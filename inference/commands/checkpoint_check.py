@@ -3,15 +3,15 @@
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ...model.checkpoint.config_json import read_config
 from ...model.checkpoint.files import no_directory
 from ...model.checkpoint.locate import STATE, converted_tables, find_converted, is_converted, match
-from ...model.checkpoint.manifest import PLAIN, find_manifest
-from ...model.checkpoint.safetensors import StoredTensor, read_headers
+from ...model.checkpoint.manifest import CONVERTED, PLAIN, find_manifest
+from ...model.checkpoint.safetensors import StoredTensor, is_plain, read_headers
 from ...model.config import ModelConfig, Precision
 from ...model.metadata import PAGE_SIZE
 from ...model.mtp import MTPTables
@@ -24,10 +24,6 @@ from ..text.messages import resolve_chat_format
 from ..text.settings import sampling_defaults
 from ..text.tokenizer import Tokenizer
 from .terminal import size_text, wrapped
-
-if TYPE_CHECKING:
-    from ...model.config import ModelConfig
-
 
 MOST_PROBLEMS = 20  # listed for each part; further ones are only counted
 
@@ -47,7 +43,7 @@ class CheckpointFindings:
 
     directory: Path
     findings: tuple[Finding, ...]
-    config: "ModelConfig | None" = None  # None if it cannot be used
+    config: ModelConfig | None = None  # None if it cannot be used
     mtp: MTPTables | None = None
 
     @property
@@ -70,7 +66,7 @@ def check_checkpoint(directory: Path, ranks: int = 1) -> CheckpointFindings:
     return CheckpointFindings(directory, tuple(findings), config, mtp)
 
 
-def _check_config(directory: Path, ranks: int) -> "tuple[ModelConfig | None, Finding]":
+def _check_config(directory: Path, ranks: int) -> tuple[ModelConfig | None, Finding]:
     try:
         config = read_config(directory)
         Plan(config, size=ranks)
@@ -84,7 +80,7 @@ def _check_config(directory: Path, ranks: int) -> "tuple[ModelConfig | None, Fin
     return config, Finding("config.json", text)
 
 
-def _check_weights(directory: Path, config: "ModelConfig", ranks: int) -> tuple[Finding, MTPTables | None]:
+def _check_weights(directory: Path, config: ModelConfig, ranks: int) -> tuple[Finding, MTPTables | None]:
     problems: list[str] = []
 
     def note(error: ValueError) -> None:
@@ -93,7 +89,7 @@ def _check_weights(directory: Path, config: "ModelConfig", ranks: int) -> tuple[
     tensors: dict[str, StoredTensor] = {}
     mtp: MTPTables | None = None
     try:
-        if _is_converted(directory):
+        if is_converted(directory) and not is_plain(directory):
             mtp = converted_tables(directory)
             for rank in range(ranks):
                 try:
@@ -141,7 +137,8 @@ def _check_manifest(directory: Path, ranks: int) -> Finding:
     problems: list[str] = []
     text = f"none; deepseek-v32 manifest {directory} notes the hashes, which loading then compares"
     try:
-        manifest = find_manifest(directory) if _is_converted(directory) or (directory / PLAIN).exists() else None
+        has_one = (directory / (PLAIN if is_plain(directory) else CONVERTED)).exists()
+        manifest = find_manifest(directory) if has_one else None
         if manifest is not None:
             text = f"{manifest.path.name}, files of weights: {len(manifest.files)}"
             if "ranks" in manifest.values:
@@ -155,11 +152,6 @@ def _check_manifest(directory: Path, ranks: int) -> Finding:
     except ValueError as error:
         problems.append(str(error))
     return Finding("manifest", text, tuple(problems))
-
-
-def _is_converted(directory: Path) -> bool:
-    has_plain = any((directory / name).exists() for name in ("model.safetensors", "model.safetensors.index.json"))
-    return is_converted(directory) and not has_plain
 
 
 def checkpoint_lines(found: CheckpointFindings) -> list[str]:
@@ -248,10 +240,7 @@ def memory_lines(rows: list[MemoryRow], config: ModelConfig) -> list[str]:
         tokens = f"{row.tokens:,}" if row.fits else "none"
         cells = f"{size_text(row.weights):>11}{f'{row.bytes_per_token / 1024:.1f} KiB':>12}{tokens:>14}{contexts:>10}"
         lines.append(f"  {row.place:{width}}  {row.precision:6}{cells}")
-    return [
-        *lines,
-        *wrapped("Activations reduce this number.", 2),
-    ]
+    return [*lines, *wrapped("Activations reduce this number.", 2)]
 
 
 def memory_values(rows: list[MemoryRow]) -> list[dict[str, Any]]:

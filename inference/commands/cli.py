@@ -63,88 +63,66 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.command(cls=HelpCommand, epilog=GENERATE_EXAMPLES)(generate)
-app.command(
-    cls=HelpCommand,
-    epilog="""
+# Each command's examples, in the order of the commands in --help.
+EXAMPLES: dict[Callable[..., None], str] = {
+    generate: GENERATE_EXAMPLES,
+    chat: """
     deepseek-v32 chat
     deepseek-v32 chat --model WEIGHTS --port 9000 --no-browser
     """,
-)(chat)
-app.command(
-    cls=HelpCommand,
-    epilog="""
+    serve: """
     deepseek-v32 serve --model WEIGHTS --max-model-len 65536
     deepseek-v32 serve --host 0.0.0.0 --api-key "$KEY" --allowed-host gpu7
     curl 127.0.0.1:8000/v1/completions --json '{"prompt": "Hi"}'
     """,
-)(serve)
-app.command(
-    cls=HelpCommand,
-    epilog="""
+    batch: """
     deepseek-v32 batch requests.jsonl answers.jsonl
     deepseek-v32 batch requests.jsonl answers.jsonl --model WEIGHTS
     echo '{"custom_id":"1","url":"/v1/completions","body":{"prompt":"Hi"}}' \\
       > requests.jsonl
     """,
-)(batch)
-app.command(
-    cls=HelpCommand,
-    epilog="""
+    convert: """
     deepseek-v32 convert --hf-ckpt-path WEIGHTS --save-path CONVERTED \\
       --n-experts 256 --model-parallel 8
     deepseek-v32 convert --save-path CONVERTED --verify
     """,
-    short_help="Write one file of weights for each rank.",
-)(convert)
-app.command(
-    cls=HelpCommand,
-    epilog="""
+    manifest: """
     deepseek-v32 manifest WEIGHTS
     deepseek-v32 manifest WEIGHTS --verify
     """,
-    short_help="Write checksums.",
-)(manifest)
-app.command(
-    cls=HelpCommand,
-    epilog="""
+    doctor: """
     deepseek-v32 doctor
     deepseek-v32 doctor --model WEIGHTS --tensor-parallel-size 8
     """,
-    short_help="Print versions, devices and kernels, or check a checkpoint.",
-)(doctor)
-app.command(
-    cls=HelpCommand,
-    epilog="""
+    bench: """
     deepseek-v32 bench --prompt-tokens 4096 --batch 1 --batch 16
     deepseek-v32 bench --synthetic --layers 4 --profile trace.json
     """,
-    short_help="Measure prefill and decode.",
-)(bench)
-app.command(
-    cls=HelpCommand,
-    epilog="""
+    trace: """
     deepseek-v32 trace --prompt "The capital of France" --out right
     deepseek-v32 trace --model WEIGHTS --tokens ids.json --layers 0,3 --out right
     """,
-    short_help="Record every stage of a forward pass.",
-)(trace)
-app.command(
-    cls=HelpCommand,
-    epilog="""
+    compare: """
     deepseek-v32 compare right mine
     deepseek-v32 compare right mine --json
     """,
-    short_help="Find the first stage at which two traces differ.",
-)(compare)
-app.command(
-    cls=HelpCommand,
-    epilog="""
+    probe: """
     deepseek-v32 probe --base-url http://127.0.0.1:8000/v1
     deepseek-v32 probe --base-url http://127.0.0.1:8000/v1 --json
     """,
-    short_help="Say whether a server is right, or which bug it has.",
-)(probe)
+}
+# In the list of commands. The others' is the first sentence of their description.
+SHORT_HELP = {
+    convert: "Write one file of weights for each rank.",
+    manifest: "Write checksums.",
+    doctor: "Print versions, devices and kernels, or check a checkpoint.",
+    bench: "Measure prefill and decode.",
+    trace: "Record every stage of a forward pass.",
+    compare: "Find the first stage at which two traces differ.",
+    probe: "Say whether a server is right, or which bug it has.",
+}
+for command, examples in EXAMPLES.items():
+    app.command(cls=HelpCommand, epilog=examples, short_help=SHORT_HELP.get(command))(command)
 
 
 def _print_version(is_given: bool) -> None:

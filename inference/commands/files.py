@@ -69,7 +69,7 @@ class JsonlLog:
                 content = reader.read()
             end = content.rfind(b"\n") + 1
             lines = content[:end].splitlines(keepends=True)
-            keys = [self._key(number, line, key_if_done) for number, line in enumerate(lines, start=1)]
+            keys = [self._key(number, line) for number, line in enumerate(lines, start=1)]
             if not content[end:].startswith(LINE_START[: len(content) - end]):
                 raise self._foreign("last line")
             if drop_failed and None in keys:
@@ -98,9 +98,9 @@ class JsonlLog:
             self._path.unlink()
         os.close(self._file)
 
-    def _key(self, number: int, line: bytes, key_if_done: Callable[[Any], str | None]) -> str | None:
+    def _key(self, number: int, line: bytes) -> str | None:
         try:
-            return key_if_done(json.loads(line))
+            return self._key_if_done(json.loads(line))
         except (ValueError, KeyError, TypeError):
             raise self._foreign(f"line {number}") from None
 

@@ -11,7 +11,6 @@ from ..params import SamplingParams
 
 if TYPE_CHECKING:
     from ..llm import LLM
-    from ..params import SamplingParams
 
 
 SOURCES = ("prompt", "messages", "token_ids")

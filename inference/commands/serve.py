@@ -12,15 +12,12 @@ import webbrowser
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ..chat_app import DEMO_NAME
 from .options import ServingOptions, with_options
-
-if TYPE_CHECKING:
-    pass
 
 # Loading takes longer than this only for large checkpoints; a page that opens too early can be reloaded.
 BROWSER_DELAY = 4.0  # seconds

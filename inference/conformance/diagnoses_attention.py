@@ -27,97 +27,72 @@ from .diagnosis import (
 LATENT_EPS = 1e-6
 
 
-def normed_input(case: Case) -> tuple[torch.Tensor, float] | None:
+def normed_input(case: Case) -> tuple[torch.Tensor, float]:
     """Return the input [T, D] of this stage's norm, and the norm's epsilon."""
-    eps = case.number("rms_norm_eps")
     if case.name == "compressed_query":
-        x, eps = case.right("q_a_proj"), LATENT_EPS
-    elif case.name == "latent":
-        kv, latent, eps = case.right("kv_a_proj"), case.right("latent"), LATENT_EPS
-        x = None if kv is None or latent is None else kv[:, : latent.shape[1]]
-    elif case.name == "attention_norm":
-        x = case.before()
-    elif case.name == "mlp_norm":
-        x = case.right("attention_residual")
-    else:
-        x = None
-    return None if x is None or eps is None else (x, eps)
+        return case.right("q_a_proj"), LATENT_EPS
+    if case.name == "latent":
+        return case.right("kv_a_proj")[:, : case.right("latent").shape[1]], LATENT_EPS
+    eps = case.number("rms_norm_eps")
+    if case.name == "mlp_norm":
+        return case.right("attention_residual"), eps
+    return case.right("residual", -1) if case.layer else case.right("embedding"), eps
 
 
 def normed_with(eps_of: Callable[[Case], float | None]) -> Callable[[Case], Prediction]:
     """The norm with another epsilon; its weight is fitted to a."""
 
     def predict(case: Case) -> Prediction:
-        found, other = normed_input(case), eps_of(case)
-        if found is None or other is None or other == found[1]:
+        (x, eps), other = normed_input(case), eps_of(case)
+        if other is None or other == eps:
             return None
-        x, eps = found
         weight, _ = fitted(rms_normed(x, eps), case.a.stages[case.full].float())
-        return case.at(rms_normed(x, other) * weight)
+        return (rms_normed(x, other) * weight)[case.rows]
 
     return predict
 
 
 def eps_1e_5(case: Case) -> float | None:
-    return None if case.number("rms_norm_eps") == 1e-5 else 1e-5  # else it has another name
+    return None if case.number("rms_norm_eps", 0.0) == 1e-5 else 1e-5  # else it has another name
 
 
-def not_normed(case: Case) -> Prediction:
-    found = normed_input(case)
-    return None if found is None else case.at(found[0])
-
-
-def exact_latent(case: Case) -> Prediction:
+def exact_latent(case: Case) -> torch.Tensor:
     """The latents before their quantisation, at the rows; the norm's weight is fitted."""
-    found = normed_input(case)
-    if found is None:
-        return None
-    x = rms_normed(found[0], LATENT_EPS)
+    x = rms_normed(normed_input(case)[0], LATENT_EPS)
     weight, _ = fitted(x, case.a.stages[case.full].float())
-    return case.at(x * weight)
+    return (x * weight)[case.rows]
 
 
 def rounded_down(case: Case) -> Prediction:
     latent = exact_latent(case)
-    scales = None if latent is None else plain_scales(latent)
-    return None if latent is None or scales is None else quantised(latent, torch.exp2(torch.floor(torch.log2(scales))))
+    return quantised(latent, torch.exp2(torch.floor(torch.log2(plain_scales(latent)))))
 
 
 def rounded_late(case: Case) -> Prediction:
     latent = exact_latent(case)
-    scales = None if latent is None else plain_scales(latent)
-    if latent is None or scales is None:
-        return None
+    scales = plain_scales(latent)
     return quantised(latent, scales, torch.exp2(torch.ceil(torch.log2(scales))))
 
 
 def one_scale(case: Case) -> Prediction:
     """All groups of 128 with one scale, which b's records hold."""
-    latent, record = exact_latent(case), case.at(case.wrong("latent_record"))
-    if latent is None or record is None or latent.shape[1] % 128:
-        return None
+    latent, record = exact_latent(case), case.wrong("latent_record")[case.rows]
     width = latent.shape[1]
-    if record.shape[1] < width + width // 32:
+    if width % 128 or record.shape[1] < width + width // 32:
         return None
     scales = record[:, width : width + width // 32].contiguous().view(torch.float32)
     first = scales.flatten()[0]
     return quantised(latent, scales) if bool((scales == first).all()) else None
 
 
-def rope_input(case: Case) -> Prediction:
-    if case.name == "query_rope":
-        query = case.right("query")
-        return None if query is None else query[..., -case.base.shape[-1] :]
-    kv = case.right("kv_a_proj")
-    return None if kv is None else kv[..., -case.base.shape[-1] :]
+def rope_input(case: Case) -> torch.Tensor:
+    return case.right("query" if case.name == "query_rope" else "kv_a_proj")[..., -case.base.shape[-1] :]
 
 
 def turned(layout: Layout, yarn: bool = True, shift: int = 0) -> Callable[[Case], Prediction]:
     def predict(case: Case) -> Prediction:
-        x, inverse = rope_input(case), frequencies(case.config, yarn)
-        if x is None or inverse is None:
-            return None
-        return case.at(rotate(x, torch.arange(len(x)) + shift, inverse, layout))
+        x = rope_input(case)
+        return rotate(x, torch.arange(len(x)) + shift, frequencies(case.config, yarn), layout)[case.rows]
 
     return predict
 
@@ -134,19 +109,14 @@ def attended(
     """Attention with scale_of(case, d^-0.5), over b's selection or everything, with or without the rotated part."""
 
     def predict(case: Case) -> Prediction:
-        query, rotated = case.at(case.own("query")), case.at(case.own("query_rope"))
-        keys, value, key_rope = case.own("key_nope"), case.own("value"), case.own("key_rope")
-        selection = case.at(case.own("selection"))
-        if query is None or rotated is None or keys is None or value is None or key_rope is None:
-            return None
+        query, rotated = case.own("query"), case.own("query_rope")
+        keys, value, key_rope = map(case.own_whole, ("key_nope", "value", "key_rope"))
         nope, width = keys.shape[-1], rotated.shape[-1]
         scale = scale_of(case, (nope + width) ** -0.5)
-        if scale is None or (selection is None and not dense):
+        if scale is None:
             return None
         count = len(keys)
-        allowed = torch.arange(count) <= case.rows[:, None]
-        if not dense and selection is not None:
-            allowed = membership(selection, count)
+        allowed = torch.arange(count) <= case.rows[:, None] if dense else membership(case.own("selection"), count)
         factor = 1.0 if rope else 0.0
         q = torch.cat((query[..., :nope], rotated * factor), -1)
         k = torch.cat((keys, key_rope[:, None].expand(-1, keys.shape[1], -1)), -1).nan_to_num(0.0)
@@ -178,7 +148,7 @@ ATTENTION = (
     Hypothesis("norm-eps-default", ("attention_norm", "mlp_norm"), "an RMSNorm with 1e-6 in place of rms_norm_eps",
                normed_with(lambda case: LATENT_EPS)),
     Hypothesis("norm-eps-1e-5", NORMS, "an RMSNorm with the epsilon 1e-5", normed_with(eps_1e_5)),
-    Hypothesis("norm-missing", NORMS, "the value before its RMSNorm", not_normed),
+    Hypothesis("norm-missing", NORMS, "the value before its RMSNorm", lambda case: normed_input(case)[0][case.rows]),
     Hypothesis("latent-scale-rounded-down", ("latent",), "cache entries whose UE8M0 scale is rounded down: the largest values "
                "are cut off", rounded_down),
     Hypothesis("latent-scale-rounded-late", ("latent",), "cache entries divided by the unrounded scale and stored with the "
@@ -189,7 +159,7 @@ ATTENTION = (
     Hypothesis("rope-dims-moved", ROPE, "the right values with the pairs (2i, 2i + 1) moved to (i, i + rope/2): a convention, "
                "if query_rope and key_rope share it", lambda case: deinterleaved(case.base.float())),
     Hypothesis("yarn-missing", ROPE, "RoPE with plain frequencies in place of YaRN's", turned("interleaved", yarn=False)),
-    Hypothesis("mla-rope-missing", ROPE, "no RoPE at all", lambda case: case.at(rope_input(case))),
+    Hypothesis("mla-rope-missing", ROPE, "no RoPE at all", lambda case: rope_input(case)[case.rows]),
     Hypothesis("rope-position-off-by-one", ROPE, "RoPE at the next position", turned("interleaved", shift=1)),
     Hypothesis("mscale-on-rope", ROPE, "cos and sin times a constant, such as YaRN's attention factor, which the softmax scale "
                "has already", scaled_rope),
@@ -203,20 +173,15 @@ ATTENTION = (
 )  # fmt: skip
 
 
-def routing(case: Case) -> tuple[torch.Tensor, torch.Tensor] | None:
+def routing(case: Case) -> tuple[torch.Tensor, torch.Tensor]:
     """Sigmoid scores [R, E] and correction bias [E]; the bias is what a's stages differ by."""
-    logits, biased = case.at(case.own("router_logits")), case.right("router_scores")
-    right = case.right("router_logits")
-    if logits is None or biased is None or right is None:
-        return None
-    return logits.sigmoid(), (biased - right.sigmoid()).nanmedian(0).values
+    bias = (case.right("router_scores") - case.right("router_logits").sigmoid()).nanmedian(0).values
+    return case.own("router_logits").sigmoid(), bias
 
 
 def chosen(case: Case, scores: torch.Tensor, group_size: int | None) -> Prediction:
     """The experts with the largest scores [R, E], of the groups with the largest sums of their `group_size` best (None: of all)."""
     groups, kept, count = (case.number(key) for key in ("n_group", "topk_group", "num_experts_per_tok"))
-    if groups is None or kept is None or count is None:
-        return None
     if group_size is not None and groups > 1:
         by_group = scores.unflatten(1, (int(groups), -1))
         best = by_group.topk(min(group_size, by_group.shape[2]), 2).values.sum(2).topk(int(kept)).indices
@@ -229,52 +194,34 @@ def choosing(
     change: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], group_size: int | None
 ) -> Callable[[Case], Prediction]:
     """change(sigmoid scores, bias) -> what the choice is made by."""
-
-    def predict(case: Case) -> Prediction:
-        found = routing(case)
-        return None if found is None else chosen(case, change(*found), group_size)
-
-    return predict
+    return lambda case: chosen(case, change(*routing(case)), group_size)
 
 
 def softmax_choice(case: Case) -> Prediction:
-    logits, found = case.at(case.own("router_logits")), routing(case)
-    return None if logits is None or found is None else chosen(case, logits.softmax(-1) + found[1], 2)
+    return chosen(case, case.own("router_logits").softmax(-1) + routing(case)[1], 2)
 
 
 def weighing(change: Callable[[Case, torch.Tensor, torch.Tensor], Prediction]) -> Callable[[Case], Prediction]:
     """change(case, sigmoid scores of the chosen [R, k], their bias) -> weights."""
 
     def predict(case: Case) -> Prediction:
-        found, experts = routing(case), case.at(case.own("router_choice"))
-        if found is None or experts is None:
-            return None
-        ids = experts.clamp_min(0).long()
-        return change(case, found[0].gather(1, ids), found[1][ids])
+        (scores, bias), ids = routing(case), case.own("router_choice").clamp_min(0).long()
+        return change(case, scores.gather(1, ids), bias[ids])
 
     return predict
 
 
 def normalised(case: Case, weights: torch.Tensor, power: int = 1) -> Prediction:
     scale = case.number("routed_scaling_factor")
-    if scale is None:
-        return None
     shares = weights / (weights.sum(1, keepdim=True) + 1e-20) if case.config.get("norm_topk_prob", True) else weights
     return shares * scale**power
-
-
-def not_normalised(case: Case, scores: torch.Tensor, bias: torch.Tensor) -> Prediction:
-    scale = case.number("routed_scaling_factor")
-    return None if scale is None else scores * scale
 
 
 def with_shared(factor_for: Callable[[Case, float], float | None]) -> Callable[[Case], Prediction]:
     """The experts' output with the shared expert times a factor, which is fitted to b and must be about factor_for(case, fit)."""
 
     def predict(case: Case) -> Prediction:
-        shared = case.at(case.right("shared_expert"))
-        if shared is None:
-            return None
+        shared = case.right("shared_expert")[case.rows]
         routed = case.base.float() - shared
         fit = factor_of(case.target.float() - routed, shared)
         expected = factor_for(case, fit)
@@ -285,20 +232,19 @@ def with_shared(factor_for: Callable[[Case, float], float | None]) -> Callable[[
 
 def inverse_scaling(case: Case, fit: float) -> float | None:
     scale = case.number("routed_scaling_factor")
-    return None if scale in (None, 1.0, 0.0) else 1 / float(scale or 1)
+    return None if scale in (1.0, 0.0) else 1 / scale
 
 
 def another_constant(case: Case, fit: float) -> float | None:
     """The fit itself, unless it is about one of the factors that have a name."""
-    named = (0.0, 1.0, inverse_scaling(case, fit), case.number("routed_scaling_factor"))
-    return None if any(each is not None and abs(fit - each) <= 0.1 for each in named) else fit
+    scale = case.number("routed_scaling_factor", 1.0)
+    named = (0.0, 1.0, scale, 1 / scale if scale else 0.0)
+    return None if any(abs(fit - each) <= 0.1 for each in named) else fit
 
 
 def routed_scaled(case: Case) -> Prediction:
     """The routed experts' part times a constant, the shared expert's as it is."""
-    shared = case.at(case.right("shared_expert"))
-    if shared is None:
-        return None
+    shared = case.right("shared_expert")[case.rows]
     routed = case.base.float() - shared
     factor = factor_of(case.target.float() - shared, routed)
     return None if abs(factor - 1) < 1e-2 else shared + factor * routed
@@ -306,28 +252,26 @@ def routed_scaled(case: Case) -> Prediction:
 
 def before_the_norm(case: Case) -> Prediction:
     """hnorm of the last layer's residual stream; its weight is fitted to a."""
-    layers, eps = case.number("num_hidden_layers") or 0, case.number("rms_norm_eps")
-    hidden, residual = case.a.stages.get("final_norm"), case.a.stages.get(f"layers.{int(layers) - 1}.residual")
-    if hidden is None or residual is None or eps is None:
+    last, eps = int(case.number("num_hidden_layers")) - 1, case.number("rms_norm_eps")
+    hidden, residual = case.right("final_norm"), case.a.stages.get(f"layers.{last}.residual")
+    if residual is None:
         return None
     right = case.a.stages[case.full].float()
-    weight, _ = fitted(rms_normed(hidden.float()[: len(right)], eps), right)
-    return case.at(rms_normed(residual.float()[: len(right)], eps) * weight)
+    weight, _ = fitted(rms_normed(hidden[: len(right)], eps), right)
+    return (rms_normed(residual.float()[: len(right)], eps) * weight)[case.rows]
 
 
 def swapped(case: Case) -> Prediction:
     """[hidden | embedding] @ eh_proj^T; the weight is fitted to a, which takes a trace of twice as many tokens as hidden dims."""
     embedding, hidden = case.right("mtp_embedding_norm"), case.right("mtp_hidden_norm")
-    if embedding is None or hidden is None:
-        return None
     weight = linear_map(torch.cat((embedding, hidden), 1), case.a.stages[case.full].float())
-    return None if weight is None else case.at(torch.cat((hidden, embedding), 1) @ weight)
+    return (torch.cat((hidden, embedding), 1) @ weight)[case.rows]
 
 
 def unknown_map(case: Case) -> Prediction:
     """Inputs that agree and a product that does not, in a trace too short to tell which."""
     embedding = case.right("mtp_embedding_norm")
-    return case.target.float() if embedding is not None and len(embedding) < 2 * embedding.shape[1] else None
+    return case.target.float() if len(embedding) < 2 * embedding.shape[1] else None
 
 
 CHOICE, WEIGHTS, OUTPUT = ("router_choice",), ("router_weights",), ("mlp_output",)
@@ -346,7 +290,7 @@ EXPERTS = (
     Hypothesis("routed-scaling-twice", WEIGHTS, "expert weights with routed_scaling_factor squared",
                weighing(lambda case, scores, bias: normalised(case, scores, 2))),
     Hypothesis("router-weights-not-normalised", WEIGHTS, "expert weights that are not divided by their sum",
-               weighing(not_normalised)),
+               weighing(lambda case, scores, bias: scores * case.number("routed_scaling_factor"))),
     Hypothesis("shared-expert-missing", OUTPUT, "the routed experts without the shared one",
                with_shared(lambda case, fit: 0.0)),
     Hypothesis("shared-expert-scaled", OUTPUT, "the shared expert divided by routed_scaling_factor",

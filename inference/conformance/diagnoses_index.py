@@ -8,6 +8,7 @@ from .diagnosis import (
     Case,
     Hypothesis,
     Layout,
+    NotApplicable,
     Prediction,
     causal,
     factor_of,
@@ -25,17 +26,12 @@ from .diagnosis import (
 KEY_EPS = 1e-6
 
 
-def unrotated(case: Case) -> tuple[torch.Tensor, torch.Tensor] | None:
+def unrotated(case: Case) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the right inputs of RoPE, index queries [T, H_i, D] or normed index keys [T, D], and the frequencies."""
     inverse = frequencies(case.config)
-    if inverse is None:
-        return None
     if case.name == "index_query":
-        query = case.right("index_query_proj")
-        return None if query is None else (query, inverse)
+        return case.right("index_query_proj"), inverse
     key = case.right("index_key")
-    if key is None:
-        return None
     width = 2 * len(inverse)
     plain = rotate(key[..., :width], torch.arange(len(key)), inverse, "half", backwards=True)
     return torch.cat((plain, key[..., width:]), -1), inverse
@@ -45,58 +41,39 @@ def turned(layout: Layout, last: bool = False, yarn: bool = True) -> Callable[[C
     """RoPE in a layout, on the first or the last dims."""
 
     def predict(case: Case) -> Prediction:
-        found, inverse = unrotated(case), frequencies(case.config, yarn)
-        if found is None or inverse is None:
-            return None
-        x, width = found[0], 2 * len(inverse)
+        (x, _), inverse = unrotated(case), frequencies(case.config, yarn)
+        width = 2 * len(inverse)
         first = x.shape[-1] - width if last else 0
         inside = rotate(x[..., first : first + width], torch.arange(len(x)), inverse, layout)
-        return case.at(torch.cat((x[..., :first], inside, x[..., first + width :]), -1))
+        return torch.cat((x[..., :first], inside, x[..., first + width :]), -1)[case.rows]
 
     return predict
 
 
-def not_turned(case: Case) -> Prediction:
-    found = unrotated(case)
-    return None if found is None else case.at(found[0])
-
-
-def transformed(case: Case) -> Prediction:
-    return hadamard(case.base.float())
-
-
 def key_norm(
-    variant: Callable[[Case, torch.Tensor, torch.Tensor, torch.Tensor], Prediction],
+    variant: Callable[[Case, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor],
 ) -> Callable[[Case], Prediction]:
     """variant(case, wk's output, weight, bias) -> normed keys, of which RoPE is predicted. Weight and bias are fitted to a."""
 
     def predict(case: Case) -> Prediction:
-        found, x = unrotated(case), case.right("index_key_proj")
-        if found is None or x is None or case.name != "index_key":
-            return None
-        normed, inverse = found
+        (normed, inverse), x = unrotated(case), case.right("index_key_proj")
         made = variant(case, x, *fitted(layer_normed(x, KEY_EPS), normed, bias=True))
-        if made is None:
-            return None
         width = 2 * len(inverse)
         inside = rotate(made[..., :width], torch.arange(len(made)), inverse, "half")
-        return case.at(torch.cat((inside, made[..., width:]), -1))
+        return torch.cat((inside, made[..., width:]), -1)[case.rows]
 
     return predict
 
 
-def other_eps(case: Case, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> Prediction:
-    eps = case.number("rms_norm_eps")
-    eps = 1e-5 if eps is None or eps == KEY_EPS else eps
-    return layer_normed(x, eps) * weight + bias
+def other_eps(case: Case, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    eps = case.number("rms_norm_eps", KEY_EPS)
+    return layer_normed(x, 1e-5 if eps == KEY_EPS else eps) * weight + bias
 
 
 def dropped_scales(case: Case) -> Prediction:
     """wk with each block of 128 columns times a constant, which is fitted to b."""
-    x, keys = case.right("attention_norm"), case.right("index_key_proj")
-    weight = None if x is None or keys is None else linear_map(x, keys)
-    if x is None or weight is None:
-        return None
+    x = case.right("attention_norm")
+    weight = linear_map(x, case.right("index_key_proj"))
     parts = [x[case.rows, first : first + 128] @ weight[first : first + 128] for first in range(0, x.shape[1], 128)]
     columns = torch.stack([part.flatten() for part in parts], 1).double()
     target = case.target.float().flatten().double()
@@ -107,31 +84,25 @@ def dropped_scales(case: Case) -> Prediction:
 
 def far_off(case: Case) -> Prediction:
     """Match rows whose length is wrong by about the same large factor, where a trace is too short to fit the map."""
-    x = case.right("attention_norm")
+    try:
+        x = case.right("attention_norm")
+        short = len(x) < x.shape[1]
+    except NotApplicable:
+        short = True
     ratios = case.target.float().norm(dim=1) / case.base.float().norm(dim=1).clamp_min(1e-30)
     middle = float(ratios.median())
     steady = bool((ratios / max(middle, 1e-30) - 1).abs().median() < 0.3)
-    short = x is None or len(x) < x.shape[1]
     return case.target.float() if short and steady and not 0.25 < middle < 4 else None
 
 
 def scored(
-    formula: Callable[[Case, torch.Tensor, torch.Tensor, torch.Tensor], Prediction],
+    formula: Callable[[Case, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor],
 ) -> Callable[[Case], Prediction]:
     """formula(case, queries [R, H_i, D], keys [S, D], weights [R, H_i]) -> scores [R, S], of b's own queries, keys and weights."""
 
     def predict(case: Case) -> Prediction:
-        query, keys, weights = (
-            case.at(case.own("index_query")),
-            case.own("index_key"),
-            case.at(case.own("index_weights")),
-        )
-        if query is None or keys is None or weights is None:
-            return None
-        scores = formula(case, query, keys.nan_to_num(0.0), weights)
-        if scores is None:
-            return None
-        return scores.masked_fill(torch.arange(scores.shape[1]) > case.rows[:, None], -torch.inf)
+        keys = case.own_whole("index_key").nan_to_num(0.0)
+        return causal(formula(case, case.own("index_query"), keys, case.own("index_weights")), case.rows)
 
     return predict
 
@@ -140,18 +111,14 @@ def products(query: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
     return torch.einsum("thd,sd->ths", query, keys)
 
 
-def without_query_scale(case: Case, query: torch.Tensor, keys: torch.Tensor, weights: torch.Tensor) -> Prediction:
-    scales = case.at(case.own("index_query_scales"))
-    return None if scales is None else torch.einsum("ths,th->ts", products(query, keys).relu(), weights / scales)
+def without_query_scale(case: Case, query: torch.Tensor, keys: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    return torch.einsum("ths,th->ts", products(query, keys).relu(), weights / case.own("index_query_scales"))
 
 
 def of_the_chunk(case: Case) -> Prediction:
     """Scores of the last n positions up to the query, in columns from 0: n is read off b."""
-    scores = case.right("index_scores")
-    if scores is None:
-        return None
+    own = case.right("index_scores")[case.rows]
     counts = case.target.isfinite().sum(1)
-    own = scores[case.rows]
     columns = torch.arange(own.shape[1]) + (case.rows + 1 - counts).clamp_min(0)[:, None]
     moved = own.gather(1, columns.clamp_max(own.shape[1] - 1))
     return moved.masked_fill(torch.arange(own.shape[1]) >= counts[:, None], -torch.inf)
@@ -168,7 +135,7 @@ def stale(computed: bool, selecting: bool) -> Callable[[Case], Prediction]:
 
     def predict(case: Case) -> Prediction:
         latent, reference = case.wrong("latent"), case.right("latent")
-        if latent is None or reference is None or bool(case.differing.all()):
+        if bool(case.differing.all()):
             return None
         close = (latent - reference)[case.rows].norm(dim=1) <= 0.1 * reference[case.rows].norm(dim=1)
         ran, chose = (
@@ -188,10 +155,10 @@ INDEX = (
                turned("half", last=True)),
     Hypothesis("index-rope-dims-last-interleaved", ROPE, "MLA's RoPE (interleaved, on the last dims) in the indexer",
                turned("interleaved", last=True)),
-    Hypothesis("index-rope-missing", ROPE, "no RoPE at all", not_turned),
+    Hypothesis("index-rope-missing", ROPE, "no RoPE at all", lambda case: unrotated(case)[0][case.rows]),
     Hypothesis("index-yarn-missing", ROPE, "RoPE with plain frequencies in place of YaRN's", turned("half", yarn=False)),
     Hypothesis("hadamard-on-one-side", ROPE, "the Hadamard transform applied to this side of the product only, or not undone "
-               "in this dump", transformed),
+               "in this dump", lambda case: hadamard(case.base.float())),
     Hypothesis("key-norm-bias-missing", ("index_key",), "the LayerNorm of index keys without its bias",
                key_norm(lambda case, x, weight, bias: layer_normed(x, KEY_EPS) * weight)),
     Hypothesis("key-norm-rms", ("index_key",), "an RMSNorm of index keys in place of a LayerNorm",
@@ -238,23 +205,13 @@ def masked_softmax(scores: torch.Tensor, positions: torch.Tensor) -> torch.Tenso
 PAGE = 64
 
 
-def scores_of(case: Case) -> Prediction:
-    """Return the scores from which b selected, at the rows: [R, S]."""
-    return case.at(case.own("index_scores"))
-
-
 def count_of(case: Case) -> int:
     return int((case.base >= 0).sum(1).max())
 
 
 def best(change: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[[Case], Prediction]:
     """The top-k of change(scores [R, S], positions [R])."""
-
-    def predict(case: Case) -> Prediction:
-        scores = scores_of(case)
-        return None if scores is None else top_sets(change(scores.clone(), case.rows), count_of(case))
-
-    return predict
+    return lambda case: top_sets(change(case.own("index_scores"), case.rows), count_of(case))
 
 
 def everything(case: Case) -> Prediction:
@@ -294,26 +251,23 @@ def moved(case: Case) -> Prediction:
 
 def sinks(case: Case) -> Prediction:
     """The top-k, of which the first n positions are always a part: n is the largest for which that is so in b."""
-    scores = scores_of(case)
-    if scores is None:
-        return None
+    scores = case.own("index_scores")
     always = membership(case.target, scores.shape[1]).all(0).long()
     first = int(always.cumprod(0).sum())
     if not 0 < first <= count_of(case) // 2:
         return None
-    scores = scores.clone()
     scores[:, :first] = torch.where(scores[:, :first].isneginf(), -torch.inf, torch.inf)
     return top_sets(scores, count_of(case))
 
 
 def fewer(case: Case) -> Prediction:
     """The top-k of another k: as many as b selects at most."""
-    scores, count = scores_of(case), int((case.target >= 0).sum(1).max())
-    return None if scores is None or count == count_of(case) else top_sets(scores, count)
+    count = int((case.target >= 0).sum(1).max())
+    return None if count == count_of(case) else top_sets(case.own("index_scores"), count)
 
 
 def layer_before(case: Case) -> Prediction:
-    return case.at(case.right("selection", -1)) if case.layer else None
+    return case.right("selection", -1)[case.rows] if case.layer else None
 
 
 STAGE = ("selection",)

@@ -6,6 +6,7 @@ other implementation has, the formula is what it computes. Nothing is looked up 
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -15,8 +16,14 @@ import torch
 from ..trace import STAGES, Trace, full_name, parse_name
 from .references import REFERENCES
 
-Prediction = torch.Tensor | None
+Prediction = (
+    torch.Tensor | None
+)  # the wrong values of `Case.rows`; None: they would be the right ones, or have another name
 SAMPLE = 160  # rows of a stage on which hypotheses are tested, spread evenly over the differing ones
+
+
+class NotApplicable(Exception):
+    """The traces lack what a formula needs."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +33,7 @@ class Hypothesis:
     name: str
     stages: tuple[str, ...]  # the stages that it explains
     says: str  # to the user, completing "this is what … gives"
-    predict: Callable[["Case"], torch.Tensor | None]  # the wrong values of `Case.rows`; None if it does not apply
+    predict: Callable[["Case"], Prediction]  # may raise NotApplicable
     weak: bool = False  # it describes a pattern without numbers; any formula that fits is better
 
 
@@ -43,7 +50,7 @@ class Diagnosis:
 
 @dataclass
 class Case:
-    """The first stage at which b differs from a, which is right."""
+    """The first stage at which b differs from a, which is right. Methods raise NotApplicable for what is not there."""
 
     a: Trace
     b: Trace
@@ -67,31 +74,36 @@ class Case:
     def config(self) -> dict[str, Any]:
         return self.a.config or self.b.config
 
-    def number(self, key: str) -> float | None:
+    def number(self, key: str, default: float | None = None) -> float:
         value = self.config.get(key)
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        value = default if isinstance(value, bool) or not isinstance(value, int | float) else value
+        if value is None:
+            raise NotApplicable
+        return float(value)
 
-    def right(self, name: str, shift: int = 0) -> torch.Tensor | None:
+    def right(self, name: str, shift: int = 0) -> torch.Tensor:
         """A stage of this layer (or of the layer `shift` further) in a, as fp32 or integers."""
         return _of(self.a, name, self.layer, shift)
 
-    def wrong(self, name: str) -> torch.Tensor | None:
+    def wrong(self, name: str) -> torch.Tensor:
         """A stage of this layer in b."""
         return _of(self.b, name, self.layer, 0)
 
-    def own(self, name: str) -> torch.Tensor | None:
-        """Return b's stage, or a's equal one if b has none."""
-        found = self.wrong(name)
-        return self.right(name) if found is None else found
+    def own(self, name: str) -> torch.Tensor:
+        """b's stage at `rows`, or a's equal one if b has none."""
+        return self.own_whole(name)[self.rows]
+
+    def own_whole(self, name: str) -> torch.Tensor:
+        """The same, of all tokens."""
+        try:
+            return self.wrong(name)
+        except NotApplicable:
+            return self.right(name)
 
     def computed(self, name: str) -> torch.Tensor:
         """bool [T]: the tokens for which b ran a stage of this layer; no token if its trace lacks the stage."""
         full = full_name(name, self.layer)
         return self.b.rows(full) if full in self.b.stages else torch.zeros(len(self.differing), dtype=torch.bool)
-
-    def before(self) -> torch.Tensor | None:
-        """The residual stream that enters the layer."""
-        return self.right("residual", -1) if self.layer else self.a.stages.get("embedding")
 
     @cached_property
     def target(self) -> torch.Tensor:
@@ -103,38 +115,26 @@ class Case:
         """Return a's values at `rows`."""
         return self.a.stages[self.full][self.rows]
 
-    def at(self, values: torch.Tensor | None) -> torch.Tensor | None:
-        """The `rows` of values [T, …]."""
-        return None if values is None else values[self.rows]
 
-
-def _of(trace: Trace, name: str, layer: int | None, shift: int) -> torch.Tensor | None:
+def _of(trace: Trace, name: str, layer: int | None, shift: int) -> torch.Tensor:
     inside = full_name(name, None if layer is None else layer + shift)
     found = trace.stages.get(inside)
     found = trace.stages.get(name) if found is None and name in STAGES else found
-    return None if found is None else found.float() if found.is_floating_point() else found
+    if found is None:
+        raise NotApplicable
+    return found.float() if found.is_floating_point() else found
 
 
 def diagnose(case: Case, hypotheses: tuple[Hypothesis, ...]) -> list[Diagnosis]:
     """Return the hypotheses that predict at least half of the difference, the best first."""
     found = []
-    for hypothesis in hypotheses:
-        if case.name in hypothesis.stages and len(case.rows):
-            predicted = hypothesis.predict(case)
-            if predicted is None:
-                continue
-            choice = STAGES[case.name].kind == "choice"
-            explained = _equal_sets(case, predicted) if choice else _explained(case, predicted)
-            if explained > 0.5:
-                found.append(
-                    Diagnosis(
-                        hypothesis.name,
-                        hypothesis.says,
-                        REFERENCES.get(hypothesis.name, ""),
-                        explained,
-                        hypothesis.weak,
-                    )
-                )
+    share = _equal_sets if STAGES[case.name].kind == "choice" else _explained
+    for each in hypotheses:
+        if case.name in each.stages and len(case.rows):
+            with suppress(NotApplicable):
+                predicted = each.predict(case)
+                if predicted is not None and (explained := share(case, predicted)) > 0.5:
+                    found.append(Diagnosis(each.name, each.says, REFERENCES.get(each.name, ""), explained, each.weak))
     certain = any(not diagnosis.weak and diagnosis.explained > 0.9 for diagnosis in found)
     found = [diagnosis for diagnosis in found if not (certain and diagnosis.weak)]
     return sorted(found, key=lambda diagnosis: -diagnosis.explained)
@@ -166,11 +166,11 @@ def _equal_sets(case: Case, predicted: torch.Tensor) -> float:
 Layout = Literal["interleaved", "half"]
 
 
-def frequencies(config: dict[str, Any], yarn: bool = True) -> torch.Tensor | None:
-    """fp32 [R/2], with YaRN's slow dims if the configuration has it and `yarn`; None if the configuration does not say."""
+def frequencies(config: dict[str, Any], yarn: bool = True) -> torch.Tensor:
+    """fp32 [R/2], with YaRN's slow dims if the configuration has it and `yarn`."""
     dim, theta, scaling = config.get("qk_rope_head_dim"), config.get("rope_theta"), config.get("yarn")
     if not isinstance(dim, int) or not isinstance(theta, int | float):
-        return None
+        raise NotApplicable
     i = torch.arange(dim // 2, dtype=torch.float32)
     plain = 1.0 / float(theta) ** (2 * i / dim)
     if not yarn or not isinstance(scaling, dict):
@@ -213,11 +213,11 @@ def deinterleaved(x: torch.Tensor) -> torch.Tensor:
     return torch.cat((x[..., 0::2], x[..., 1::2]), -1)
 
 
-def hadamard(x: torch.Tensor) -> torch.Tensor | None:
-    """The Walsh-Hadamard transform of the last axis, times D^-0.5; None unless D is a power of two."""
+def hadamard(x: torch.Tensor) -> torch.Tensor:
+    """The Walsh-Hadamard transform of the last axis, times D^-0.5, where D must be a power of two."""
     size = x.shape[-1]
     if size & (size - 1):
-        return None
+        raise NotApplicable
     matrix = torch.ones(1, 1)
     while matrix.shape[0] < size:
         matrix = torch.cat((torch.cat((matrix, matrix), 1), torch.cat((matrix, -matrix), 1)))
@@ -243,11 +243,11 @@ def fitted(x: torch.Tensor, y: torch.Tensor, bias: bool = False) -> tuple[torch.
     return weight.float(), (mean_y - weight * mean_x).float()
 
 
-def linear_map(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor | None:
-    """W [D, D'] with y = x W, by least squares; None if there are fewer rows than D."""
+def linear_map(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """W [D, D'] with y = x W, by least squares over D rows or more."""
     rows = x.isfinite().all(1) & y.isfinite().all(1)
     if int(rows.sum()) < x.shape[1]:
-        return None
+        raise NotApplicable
     return torch.linalg.lstsq(x[rows].double(), y[rows].double()).solution.float()
 
 
@@ -297,8 +297,8 @@ def quantised(x: torch.Tensor, used: torch.Tensor, stored: torch.Tensor | None =
     return values * (spread if stored is None else stored.repeat_interleave(128, -1)[..., : x.shape[-1]])
 
 
-def plain_scales(x: torch.Tensor) -> torch.Tensor | None:
-    """amax / 448 of each group of 128: [T, D/128]; None if D is no multiple of it."""
+def plain_scales(x: torch.Tensor) -> torch.Tensor:
+    """amax / 448 of each group of 128, of which D must be a multiple: [T, D/128]."""
     if x.shape[-1] % 128:
-        return None
+        raise NotApplicable
     return x.unflatten(-1, (-1, 128)).abs().amax(-1).clamp_min(1e-4) / E4M3_MAX

@@ -22,7 +22,7 @@ from ..mtp import MTPTables
 from ..parallel.plan import Plan, Shard
 from ..weight_map import MTP_EMBEDDING, MTP_HEAD, SCALE, TensorSpec, scale_parameter, tensor_specs
 from .manifest import CONVERTED, TensorHashes, plain_hashes, read_bytes, read_converted_manifest
-from .safetensors import INDEX, SINGLE, StoredTensor, read_header, read_headers
+from .safetensors import StoredTensor, is_plain, read_header, read_headers
 
 _FLOATS = ("BF16", "F32")
 _MTP_MARK = "eh_proj.weight"  # only an MTP layer has it
@@ -56,7 +56,7 @@ def locate(plan: Plan, directory: Path, verify_hashes: bool = True) -> tuple[lis
     A directory that holds both layouts is read in the Hugging Face layout. Raises CheckpointError; with `verify_hashes` also for
     other files that differ from the manifest.
     """
-    if not _is_plain(directory):
+    if not is_plain(directory):
         if is_converted(directory):
             return find_converted(plan, directory, verify_hashes)
         if (directory / STATE).exists():
@@ -114,7 +114,7 @@ def match(
 
 def has_mtp_layer(directory: Path, config: ModelConfig) -> bool:
     """Return whether a checkpoint of either layout holds an MTP layer. Raises CheckpointError if headers cannot be read."""
-    if _is_plain(directory):
+    if is_plain(directory):
         return f"model.layers.{config.num_hidden_layers}.{_MTP_MARK}" in read_headers(directory)
     return is_converted(directory) and converted_tables(directory) is not None
 
@@ -126,7 +126,7 @@ def find_mtp_tables(directory: Path, config: ModelConfig) -> MTPTables:
     the head.
     """
     tables: MTPTables | None = None
-    if _is_plain(directory):
+    if is_plain(directory):
         stored = read_headers(directory)
         prefix = f"model.layers.{config.num_hidden_layers}."
         if prefix + _MTP_MARK in stored:
@@ -141,11 +141,6 @@ def find_mtp_tables(directory: Path, config: ModelConfig) -> MTPTables:
         problem = f"has no next-token layer (model.layers.{config.num_hidden_layers}.{_MTP_MARK})"
         raise CheckpointError(directory, f"{problem}; expected one for speculative decoding: use 0 speculative tokens")
     return tables
-
-
-def _is_plain(directory: Path) -> bool:
-    """Return whether the directory has the Hugging Face layout."""
-    return (directory / INDEX).exists() or (directory / SINGLE).exists()
 
 
 def _differs(stored: Mapping[str, StoredTensor], name: str, main: str) -> bool:

@@ -31,7 +31,7 @@ import xxhash
 from ..config import FP8_BLOCK
 from ..errors import CheckpointError, short_repr
 from .files import write_json
-from .safetensors import INDEX, SINGLE, StoredTensor, parse_file, read_header, read_headers
+from .safetensors import INDEX, StoredTensor, is_plain, parse_file, read_header, read_headers
 
 HASH = "xxh3-128"
 _PIECE_BYTES = 2**22
@@ -251,7 +251,7 @@ class Manifest:
 
 def find_manifest(directory: Path) -> Manifest | None:
     """Read the manifest of a checkpoint of either layout; None if a checkpoint in the Hugging Face layout has none."""
-    if (directory / INDEX).exists() or (directory / SINGLE).exists():
+    if is_plain(directory):
         path = directory / PLAIN
         if not path.exists() and not path.is_symlink():  # a dangling link is refused
             return None
@@ -290,7 +290,7 @@ def write_manifest(directory: Path, progress: Progress | None = None) -> int:
 
     Raises CheckpointError if its files cannot be read, or if it is a converted checkpoint.
     """
-    if (directory / CONVERTED).exists() and not (directory / INDEX).exists() and not (directory / SINGLE).exists():
+    if (directory / CONVERTED).exists() and not is_plain(directory):
         raise CheckpointError(
             directory, f"is a converted checkpoint, which has its {CONVERTED}; expected the Hugging Face layout"
         )

@@ -42,6 +42,11 @@ class StoredTensor:
         return self.size // max(self.shape[0], 1) if self.shape else self.size
 
 
+def is_plain(directory: Path) -> bool:
+    """Return whether the directory has the Hugging Face layout."""
+    return (directory / INDEX).exists() or (directory / SINGLE).exists()
+
+
 def read_headers(directory: str | Path, refuse: Callable[[CheckpointError], None] = refuse) -> dict[str, StoredTensor]:
     """Read the headers of a checkpoint directory's tensors, from its single file or from the files that its index names.
 

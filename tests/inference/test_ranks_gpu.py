@@ -198,7 +198,7 @@ def test_ctrl_c_stops_an_answer_of_a_chat_on_two_gpus(tmp_path: Path) -> None:
         terminal.wait_for("stopped")
         terminal.send("/set min_tokens 0\r")
         terminal.send("/clear\r")
-        terminal.wait_for("Forgotten")
+        terminal.wait_for("is forgotten")
         terminal.send("The code of Hall 5 is 1005. What is the code of Hall 5?\r")
         terminal.wait_for("1005. You said")
         terminal.wait_for("tokens/s")

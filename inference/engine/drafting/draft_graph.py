@@ -53,6 +53,8 @@ class DraftGraphs:
 
     def free(self) -> None:
         """Free all graphs. Passes that come after would capture new ones."""
+        for passes in (*self._greedy.values(), *(passes for _, passes in self._sampled.values())):
+            passes.free()
         self._sampled.clear()
         self._greedy.clear()
 

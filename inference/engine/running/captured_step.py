@@ -120,6 +120,10 @@ class CapturedStep(Generic[T]):
         self._has_run = True
         return outputs
 
+    def free(self) -> None:
+        """Free the graph, whoever still holds this step."""
+        self._replay = None
+
     def _try_capture(self) -> None:
         try:
             self._replay = self._capture(self._step)

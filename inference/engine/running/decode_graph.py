@@ -115,6 +115,8 @@ class DecodeGraphs:
 
     def free(self) -> None:
         """Free all graphs. Steps that come after would capture new ones."""
+        for bucket in self._buckets.values():
+            bucket.step.free()
         self._buckets.clear()
 
     def run(self, batch: Batch, recorder: SelectionRecorder | None = None, plans: Sequence[Plan] = ()) -> Bucket:

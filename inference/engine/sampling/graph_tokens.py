@@ -208,6 +208,8 @@ class SamplingGraphs:
 
     def free(self) -> None:
         """Free all graphs. Later steps would capture new ones."""
+        for step in self._steps.values():
+            step.free()
         self._steps.clear()
 
     def sample(
