@@ -44,9 +44,8 @@ class Recording:
         self.index_topk = index_topk
         self.prompt = list(prompt)
         self.answer: list[int] = []
-        self._read: list[
-            tuple[int, int]
-        ] = []  # by answer token: positions selected in all layers together, and the context
+        # By answer token: positions selected in all layers together, and the context.
+        self._read: list[tuple[int, int]] = []
         self.bytes = 0
         self._budget = budget
         self._selections: list[TokenSelection] = []
@@ -169,10 +168,27 @@ class Recording:
         }
 
     def selection(self, index: int) -> dict[str, Any]:
-        """The selection of one answer token, as `packed`. IndexError if it was not recorded."""
+        """The selection of one answer token. IndexError if it was not recorded.
+
+        Layer by layer: a bitmap of context positions (base64, lowest bit first), the strengths of the selected positions (uint8,
+        base64), and the lowest and highest score, None where the layer had no choice.
+        """
         if not 0 <= index < self.count:
             raise IndexError(f"index is {index}; expected 0 to {self.count - 1}, the recorded tokens")
-        return packed(self._selections[index], self.num_layers)
+        selection, layers = self._selections[index], range(self.num_layers)
+        masks = np.zeros((self.num_layers, selection.position + 1), dtype=bool)
+        for layer in layers:
+            masks[layer, selection.positions(layer)] = True
+        scores = [selection.scores.get(layer) for layer in layers]
+        return {
+            "position": selection.position,
+            "layers": [pack(np.packbits(mask, bitorder="little")) for mask in masks],
+            "strengths": [pack_fractions(strengths_of(selection, layer)) for layer in layers],
+            "scores": [
+                None if each is None or not len(each) else [round(float(edge), 4) for edge in (each.min(), each.max())]
+                for each in scores
+            ],
+        }
 
     def totals(self) -> dict[str, Any]:
         """Sums over the recorded tokens, layer by layer: how many of them selected each position (uint16, little-endian,
@@ -214,51 +230,21 @@ class Recording:
 
 
 def strengths_of(selection: TokenSelection, layer: int) -> np.ndarray:
-    """fp64 [K]: how clearly a layer selected each of its positions, as `relative_strengths`."""
-    return relative_strengths(selection.scores.get(layer), len(selection.positions(layer)))
+    """fp64 [K]: how clearly a layer selected each of its positions, from 0 for the lowest selected score to 1 for the highest.
 
-
-def packed(selection: TokenSelection, num_layers: int) -> dict[str, Any]:
-    """Layer by layer: a bitmap of context positions (base64, lowest bit first), the strengths of the selected positions (uint8,
-    base64), and the lowest and highest score where the layer had a choice."""
-    length, layers = selection.position + 1, range(num_layers)
-    return {
-        "position": selection.position,
-        "layers": [pack_bitmap(selection.positions(layer), length) for layer in layers],
-        "strengths": [pack_fractions(strengths_of(selection, layer)) for layer in layers],
-        "scores": [score_range(selection.scores.get(layer)) for layer in layers],
-    }
-
-
-def relative_strengths(scores: np.ndarray | None, count: int) -> np.ndarray:
-    """fp64 [K]: how clearly each position was selected, from 0 for the lowest selected score to 1 for the highest.
-
-    Scores of different layers have different scales; this makes them comparable. `count` ones where the layer had no choice,
-    that is, where it has no scores.
+    Scores of different layers have different scales; this makes them comparable. Ones where the layer had no choice, that is,
+    where it has no scores.
     """
+    scores = selection.scores.get(layer)
     if scores is None or len(scores) == 0:
-        return np.ones(count)
+        return np.ones(len(selection.positions(layer)))
     low, high = float(scores.min()), float(scores.max())
     return (scores - low) / (high - low) if high > low else np.ones(len(scores))
-
-
-def score_range(scores: np.ndarray | None) -> list[float] | None:
-    """The lowest and the highest score; None where the layer had no choice."""
-    if scores is None or len(scores) == 0:
-        return None
-    return [round(float(scores.min()), 4), round(float(scores.max()), 4)]
 
 
 def pack_fractions(fractions: np.ndarray) -> str:
     """Fractions from 0 to 1 as one byte each, in base64."""
     return pack(np.round(fractions * 255).astype(np.uint8))
-
-
-def pack_bitmap(positions: np.ndarray, length: int) -> str:
-    """A bit for each of `length` positions, the lowest first, in base64."""
-    bits = np.zeros(length, dtype=bool)
-    bits[positions] = True
-    return pack(np.packbits(bits, bitorder="little"))
 
 
 def pack(array: np.ndarray) -> str:

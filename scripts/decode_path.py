@@ -5,8 +5,8 @@
 
 Starts `deepseek-v32 serve`, asks /v1/completions for three tokens after a prompt of one token id, so that every step is a decode,
 and notes each file of the package in which a function runs from the request's arrival to its last token, or while a CUDA graph is
-captured. Start-up and imports do not count. For a CUDA library that is called, its launcher and every header of this repository that
-it includes count too.
+captured. Start-up and imports do not count. For a CUDA library that is called, its launcher and every header of this repository
+that it includes count too.
 """
 
 import argparse

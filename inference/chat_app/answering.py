@@ -49,17 +49,10 @@ class Runs:
         with self._lock:
             self._runs.pop(run.id, None)
 
-    def stop(self, run_id: str) -> None:
+    def stop(self, *, run_id: str | None = None, session: str | None = None) -> None:
+        """Stop the run with this id, or all runs of a session."""
         with self._lock:
-            runs = [run for run in self._runs.values() if run.id == run_id]
-        self._stop(runs)
-
-    def stop_session(self, session: str) -> None:
-        with self._lock:
-            runs = [run for run in self._runs.values() if run.session == session]
-        self._stop(runs)
-
-    def _stop(self, runs: list[Run]) -> None:
+            runs = [run for run in self._runs.values() if run_id == run.id or session == run.session]
         for run in runs:
             run.stopped = True
             if run.cancel is not None:

@@ -22,26 +22,21 @@ class Example:
 def examples(context: int) -> tuple[Example, ...]:
     """The examples that fit a context of `context` tokens."""
     short = (_pasted(), _log(), _told())
-    return (_recalled(), _changed(), _two_steps(), *short) if context >= 3_000 else short
+    if context < 3_000:
+        return short
+    number = "What is my landlord's phone number?"
+    return (
+        _asked("Recall one thing from a long chat", "What is the wifi password?"),
+        _asked("Ask for what has changed", "When does the removal van come?"),
+        replace(_asked("Put two facts together", number, f"{number} It thinks first."), thinking=True),
+        *short,
+    )
 
 
 def _asked(title: str, question: str, hint: str = "") -> Example:
     """A question after the long chat of sample_chats.py."""
     said = [Message(role, text) for turn in MOVING for role, text in zip(("user", "assistant"), turn, strict=True)]
     return Example(title, hint or question, Conversation(title=question, messages=[*said, Message("user", question)]))
-
-
-def _recalled() -> Example:
-    return _asked("Recall one thing from a long chat", "What is the wifi password?")
-
-
-def _changed() -> Example:
-    return _asked("Ask for what has changed", "When does the removal van come?")
-
-
-def _two_steps() -> Example:
-    question = "What is my landlord's phone number?"
-    return replace(_asked("Put two facts together", question, f"{question} It thinks first."), thinking=True)
 
 
 def _pasted() -> Example:

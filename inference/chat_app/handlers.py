@@ -105,11 +105,11 @@ class Handlers:
         """Stop the answer that the page shows."""
         run = value.get("running") if isinstance(value, dict) else None
         if isinstance(run, str):
-            self.runs.stop(run)
+            self.runs.stop(run_id=run)
 
     def leave(self, request: gr.Request) -> None:
         """Stop the answers of a tab that was closed."""
-        self.runs.stop_session(request.session_hash or "")
+        self.runs.stop(session=request.session_hash or "")
 
     def count_tokens(self, text: Any) -> dict[str, int]:
         """Token count of a dropped file, for its label, and how many tokens a conversation may have."""

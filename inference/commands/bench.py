@@ -24,10 +24,7 @@ def bench(
     options: ModelOptions,
     prompt_tokens: Annotated[
         list[int], typer.Option("--prompt-tokens", min=1, help="Tokens of a prompt. Repeatable.")
-    ] = [  # noqa: B006
-        128,
-        1024,
-    ],
+    ] = [128, 1024],  # noqa: B006
     batch: Annotated[list[int], typer.Option("--batch", min=1, help="Prompts at a time. Repeatable.")] = [1, 8],  # noqa: B006
     max_new_tokens: Annotated[
         int, typer.Option("--max-new-tokens", "--max-tokens", "--new-tokens", min=2, help="Tokens of each answer.")
@@ -102,16 +99,9 @@ def measure(llm: "LLM", length: int, count: int, new_tokens: int, seed: int) -> 
     end = time.perf_counter()
     decoded = sum(request.output_count for request in requests) - sampled_by_then
     after = llm.stats()
-    drafted, accepted = (
-        sum(now) - sum(then)
-        for now, then in (
-            (after.drafted_tokens, before.drafted_tokens),
-            (after.accepted_tokens, before.accepted_tokens),
-        )
-    )
     return {
-        "drafted_tokens": drafted,
-        "accepted_tokens": accepted,
+        "drafted_tokens": sum(after.drafted_tokens) - sum(before.drafted_tokens),
+        "accepted_tokens": sum(after.accepted_tokens) - sum(before.accepted_tokens),
         "time_to_first_token": prefill_end - start,
         "prefill_tokens_per_second": length * count / (prefill_end - start),
         "decode_tokens_per_second": decoded / (end - prefill_end),

@@ -23,16 +23,18 @@ from .options import ServingOptions, with_options
 BROWSER_DELAY = 4.0  # seconds
 
 
+HostOption = Annotated[
+    str, typer.Option("--host", help="Address to listen on. An address that other machines can reach needs --api-key.")
+]
+
+
 @with_options
 def serve(
     options: ServingOptions,
     checkpoint: Annotated[
         Path | None, typer.Argument(metavar="[MODEL]", help="Checkpoint directory, the same as --model.")
     ] = None,
-    host: Annotated[
-        str,
-        typer.Option("--host", help="Address to listen on. An address that other machines can reach needs --api-key."),
-    ] = "127.0.0.1",
+    host: HostOption = "127.0.0.1",
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes a free one.")
     ] = 8000,
@@ -128,10 +130,7 @@ def serve(
 @with_options
 def chat(
     options: ServingOptions,
-    host: Annotated[
-        str,
-        typer.Option("--host", help="Address to listen on. An address that other machines can reach needs --api-key."),
-    ] = "127.0.0.1",
+    host: HostOption = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port to listen on.")] = 7860,
     api_key: Annotated[
         str | None,

@@ -5,10 +5,10 @@ from typing import Any
 
 import torch
 
-from ..trace import STAGES, Trace, order, parse_name
+from ..trace import STAGES, Trace, describe_rows, order, parse_name
 from .diagnoses_attention import ATTENTION, EXPERTS
 from .diagnoses_index import INDEX, SELECTION
-from .diagnosis import Case, Diagnosis, diagnose
+from .diagnosis import Case, Diagnosis, diagnose, membership
 
 HYPOTHESES = (*INDEX, *SELECTION, *ATTENTION, *EXPERTS)
 SCORES_OF = {"selection": "index_scores", "router_choice": "router_scores"}  # by what a choice is made
@@ -19,13 +19,9 @@ OWN_MARGIN = 5e-3
 def as_masks(*sets: torch.Tensor) -> list[torch.Tensor]:
     """Sets of ids int [T, K], -1 for none, of several traces -> bool [T, ids] each, of the tokens that all have."""
     count = min(map(len, sets))
-    flat = [each[:count].long().view(count, -1) for each in sets]
+    flat = [each[:count].view(count, -1) for each in sets]
     width = max(int(max(each.max() for each in flat)) + 1, 1)
-    masks = []
-    for each in flat:
-        inside = torch.where(each < 0, width, each)
-        masks.append(torch.zeros(count, width + 1, dtype=torch.bool).scatter(1, inside, True)[:, :width])
-    return masks
+    return [membership(each, width) for each in flat]
 
 
 def follows(
@@ -268,9 +264,5 @@ def _where(wrong: torch.Tensor, rows: torch.Tensor) -> list[str]:
 
 def _spans(mask: torch.Tensor, most: int = 6) -> str:
     """ "0-31, 64": the true indices."""
-    edges = torch.diff(torch.nn.functional.pad(mask.int(), (1, 1))).nonzero()[:, 0].tolist()
-    spans = [
-        f"{first}-{stop - 1}" if stop - first > 1 else f"{first}"
-        for first, stop in zip(edges[::2], edges[1::2], strict=True)
-    ]
+    spans = [f"{first}-{stop - 1}" if stop - first > 1 else f"{first}" for first, stop in describe_rows(mask)]
     return ", ".join(spans[:most]) + (f" and {len(spans) - most} more" if len(spans) > most else "")

@@ -7,7 +7,7 @@ other implementation has, the formula is what it computes. Nothing is looked up 
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -56,8 +56,6 @@ class Case:
     b: Trace
     full: str  # of the stage
     differing: torch.Tensor  # bool [T]
-    name: str = field(init=False)
-    layer: int | None = field(init=False)
 
     def __post_init__(self) -> None:
         parsed = parse_name(self.full)

@@ -55,7 +55,8 @@ class Tracer(StepObserver):
         report = inputs.metadata.on_selection
 
         def select(layer: int, rows: torch.Tensor, selection: Selection) -> None:
-            self._selected(layer, rows, selection)
+            if self._wants(layer):
+                self._add("selection", layer, rows, selection.positions)
             if report is not None:
                 report(layer, rows, selection)
 
@@ -90,10 +91,6 @@ class Tracer(StepObserver):
         self._add(name, layer, rows, values)
         # Further passes make drafts of drafts, whose rows are no rows of the step.
         self._recording = name != "mtp_logits"
-
-    def _selected(self, layer: int, rows: torch.Tensor, selection: Selection) -> None:
-        if self._wants(layer):
-            self._add("selection", layer, rows, selection.positions)
 
     def _add(self, name: str, layer: int | None, rows: Rows | None, values: torch.Tensor) -> None:
         owners, positions = self._owners, self._positions
@@ -141,13 +138,8 @@ class Tracer(StepObserver):
         router_order(assembled)
         self._expand(assembled)
         config = {name: jsonable(value) for name, value in asdict(self.config).items()}
-        manifest = {
-            "precision": self.model.compute.precision,
-            "config": config,
-            "rows": partial,
-            "versions": versions(),
-        }
-        return Trace(assembled, manifest)
+        given = {"precision": self.model.compute.precision, "config": config}
+        return Trace(assembled, {**given, "rows": partial, "versions": versions()})
 
     def _is_mtp(self, name: str) -> bool:
         return name in MTP_NAMES or name.startswith(full_name("", self.config.num_hidden_layers))
@@ -161,10 +153,8 @@ class Tracer(StepObserver):
                 compute = self.model.compute
                 with torch.inference_mode():
                     keys, values = cast(Any, block).self_attn.kv_b_proj(latent.to(compute.device, compute.dtype))
-                stages[full_name("key_nope", layer)], stages[full_name("value", layer)] = (
-                    keys.float().cpu(),
-                    values.float().cpu(),
-                )
+                stages[full_name("key_nope", layer)] = keys.float().cpu()
+                stages[full_name("value", layer)] = values.float().cpu()
 
 
 @contextmanager

@@ -24,10 +24,8 @@ RESEMBLES = 0.45  # similarity that names a bug: right engines have up to 0.34, 
 FAINT = 0.6
 TWINS = 0.1  # bugs whose similarities differ by less are named together, unless texts tell them apart
 SPARSE = 0.4  # largest share of dense attention's changes with DSA on: right engines have up to 0.30, dense ones 0.80 and more
-SHOWS_DENSE, CLIP = (
-    10.0,
-    20.0,
-)  # units of bf16's noise: all of dense attention's changes at least, and one of them at most
+# Units of bf16's noise: all of dense attention's changes at least, and one of them at most.
+SHOWS_DENSE, CLIP = 10.0, 20.0
 FIELD_WEIGHT = 3.0  # |u| of a wrong text or number
 CHAT = "chat-"  # how the names of bugs of the chat format begin
 DENSE = "dense-attention"  # the bug that says whether sparse attention is on at all
@@ -51,9 +49,8 @@ class Verdict:
     named: int  # how many leading matches the verdict names
     deviations: Mapping[str, float]  # by group: mean of the largest |u|
     fields: tuple[str, ...]  # one line for each text or number that is not the right one
-    sparse: (
-        bool | None
-    )  # whether the server selects: DSA is on; None: another fault hides it, or the answers do not tell
+    # Whether the server selects: DSA is on. None: another fault hides it, or the answers do not tell.
+    sparse: bool | None
     compared: Mapping[str, int]  # by group: how many log-probabilities were compared
     missing: tuple[str, ...]  # what could not be asked, one line each
     dense_share: float | None = None  # of the changes of dense attention; None: the answers do not tell

@@ -8,13 +8,7 @@ from typing import Any
 
 LFS_START = b"version https://git-lfs"  # https://git-lfs.github.com/spec/v1
 GET_IT = "a Git LFS pointer, not the file itself: get it with git lfs pull"
-WEIGHTS = (
-    ".safetensors",
-    ".gguf",
-    ".bin",
-    ".pt",
-    ".pth",
-)  # endings of files that users give instead of their directory
+WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")  # files that users give instead of their directory
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 

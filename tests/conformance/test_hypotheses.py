@@ -112,7 +112,7 @@ MISTAKES: dict[str, tuple[str, Seed]] = {
     "norm-eps-default": ("attention_norm", residual_norm_eps),
     "router-weights-not-normalised": (
         "router_weights",
-        lambda: routed(lambda route, *given: route(*given[:-2], False, given[-1])),
+        lambda: routed(lambda route, logits, bias, choice: route(logits, bias, choice._replace(normalise=False))),
     ),
     "shared-expert-multiplied": ("mlp_output", lambda: shared(lambda scaling: scaling)),
     "shared-expert-constant": ("mlp_output", lambda: shared(lambda scaling: 1.7)),
