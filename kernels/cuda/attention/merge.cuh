@@ -27,41 +27,6 @@ __device__ __forceinline__ void store_merged(const Problem& p, int query, int r,
   if (column == 0) p.lse[at] = empty ? -INFINITY : (top + log2f(total)) * p.lse_factor;
 }
 
-// Sums what this warp's lanes hold of a row: four stored columns of every `step`-th split from `begin` on. `top` becomes the largest
-// logsumexp of all splits.
-template <int kAtOnce>
-__device__ __forceinline__ void merge_splits(const Problem& p, int first, int splits, int r, int column, int begin, int step, float& top,
-                                             float& total, float4& sum) {
-  const int lane = threadIdx.x & 31;
-  const float* lses = p.partial_lse + int64_t(first) * p.rows + r;
-  const float* partial = p.partial_out + (int64_t(first) * p.rows + r) * kValueWidth + column;
-  top = -INFINITY;
-  for (int i = lane; i < splits; i += 32) top = fmaxf(top, __ldcg(lses + int64_t(i) * p.rows));
-  bool whole = false;  // `top` is that of all lanes
-  total = 0.0f;
-  sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  for (int at = begin; at < splits; at += step * kAtOnce) {
-    float4 v[kAtOnce];
-    float lse[kAtOnce];
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const int split = at + i * step;
-      v[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-      lse[i] = -INFINITY;
-      if (split < splits) {
-        v[i] = __ldcg(reinterpret_cast<const float4*>(partial + int64_t(split) * p.rows * kValueWidth));
-        lse[i] = __ldcg(lses + int64_t(split) * p.rows);
-      }
-    }
-    if (!whole)
-      for (int far = 16; far > 0; far /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, far));
-    whole = true;
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i)
-      add(sum, total, lse[i] == -INFINITY ? 0.0f : exp2f(lse[i] - top), v[i]);
-  }
-}
-
 // out and lse of the queries that several parts computed. A warp merges 128 columns of a row, of every kTurns-th split; a CTA has kQuarters of
 // a row's four such warps, times kTurns.
 template <class Element, int kQuarters, int kTurns, int kAtOnce, int kCtas>
@@ -75,9 +40,31 @@ __global__ void __launch_bounds__(32 * kQuarters * kTurns, kCtas) flash_fwd_mla_
   const int first = p.split_offset[query], splits = p.split_offset[query + 1] - first;  // of the plan, which is older than the parts
   asm volatile("griddepcontrol.wait;" ::: "memory");
   if (splits <= 1) return;
-  float top, total;
-  float4 sum;
-  merge_splits<kAtOnce>(p, first, splits, r, column, turn, kTurns, top, total, sum);
+  const float* lses = p.partial_lse + int64_t(first) * p.rows + r;
+  const float* partial = p.partial_out + (int64_t(first) * p.rows + r) * kValueWidth + column;
+  float top = -INFINITY;
+  for (int i = lane; i < splits; i += 32) top = fmaxf(top, __ldcg(lses + int64_t(i) * p.rows));
+  float total = 0.0f;
+  float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  for (int begin = turn; begin < splits; begin += kTurns * kAtOnce) {
+    float4 v[kAtOnce];
+    float lse[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int split = begin + i * kTurns;
+      v[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+      lse[i] = -INFINITY;
+      if (split < splits) {
+        v[i] = __ldcg(reinterpret_cast<const float4*>(partial + int64_t(split) * p.rows * kValueWidth));
+        lse[i] = __ldcg(lses + int64_t(split) * p.rows);
+      }
+    }
+    if (begin == turn)
+      for (int step = 16; step > 0; step /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, step));
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+      add(sum, total, lse[i] == -INFINITY ? 0.0f : exp2f(lse[i] - top), v[i]);
+  }
   if constexpr (kTurns > 1) {
     __shared__ float4 sums[kTurns][32 * kQuarters];
     __shared__ float totals[kTurns];
@@ -157,6 +144,41 @@ constexpr int kFewSplits = 16, kCountedQueries = 256;
 constexpr int kQuarters = 4, kTaskThreads = kQuarters * 128;
 constexpr int kRowsAtOnce = 2, kTaskRows = kQuarters * kRowsAtOnce;  // of a quarter, of a task
 static_assert(kRowsAtOnce * kFewSplits == 32, "a lane computes the weight of a split of a row");
+
+// Sums what this warp's lanes hold of a row: four stored columns of every `step`-th split from `begin` on. `top` becomes the largest
+// logsumexp of all splits.
+template <int kAtOnce>
+__device__ __forceinline__ void merge_splits(const Problem& p, int first, int splits, int r, int column, int begin, int step, float& top,
+                                             float& total, float4& sum) {
+  const int lane = threadIdx.x & 31;
+  const float* lses = p.partial_lse + int64_t(first) * p.rows + r;
+  const float* partial = p.partial_out + (int64_t(first) * p.rows + r) * kValueWidth + column;
+  top = -INFINITY;
+  for (int i = lane; i < splits; i += 32) top = fmaxf(top, __ldcg(lses + int64_t(i) * p.rows));
+  bool whole = false;  // `top` is that of all lanes
+  total = 0.0f;
+  sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  for (int at = begin; at < splits; at += step * kAtOnce) {
+    float4 v[kAtOnce];
+    float lse[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int split = at + i * step;
+      v[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+      lse[i] = -INFINITY;
+      if (split < splits) {
+        v[i] = __ldcg(reinterpret_cast<const float4*>(partial + int64_t(split) * p.rows * kValueWidth));
+        lse[i] = __ldcg(lses + int64_t(split) * p.rows);
+      }
+    }
+    if (!whole)
+      for (int far = 16; far > 0; far /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, far));
+    whole = true;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+      add(sum, total, lse[i] == -INFINITY ? 0.0f : exp2f(lse[i] - top), v[i]);
+  }
+}
 
 // Merges rows r, r + kQuarters, ... of a query of few splits, one split after the other. A lane computes the weight of one split of one row;
 // the loads of all rows are in flight together.
