@@ -153,6 +153,17 @@ class NewEntries(NamedTuple):
     projection: Fp32Projection | None
 
 
+class IndexerOperands(NamedTuple):
+    """The arguments of `indexer_logits` (indexer_logits.py)."""
+
+    q: torch.Tensor
+    k: torch.Tensor
+    weights: torch.Tensor
+    starts: torch.Tensor
+    ends: torch.Tensor
+    k_scale: torch.Tensor | None
+
+
 class SparseAttention(NamedTuple):
     """The arguments of `sparse_mla_prefill`, and of `sparse_mla_decode` without its plan."""
 
