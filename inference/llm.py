@@ -64,7 +64,7 @@ class LLM:
         checkpoint in FP8, else "bf16". chat_format: how conversations are written; by default the checkpoint's. config_overrides,
         verify_hashes, progress: as in `load_model`. synthetic: random weights; `path` gives only the configuration, by default the
         released model's. check_cache: stamp the caches' entries and verify them; a mismatch ends its request with an error that
-        names a report. speculative_tokens: how many tokens the MTP layer guesses a step, 0 to 4, or "auto": as many as pay.
+        names a report. speculative_tokens: how many tokens the MTP layer guesses a step, 0 to 4, or "auto" (docs/speculation.md).
         deterministic: a request's logits have the same bits whatever else runs (docs/determinism.md). All
         others are limits: see `resolve_limits`. ValueError for what does not exist, does not fit, or is out of range.
         tensor_parallel_size: the number of ranks that share the model, each with a GPU. The others are this process's children,

@@ -8,19 +8,14 @@ import torch
 from .cache_write import index_record_bytes
 from .checks import FLOATS, check_tensor
 from .registry import Preference, choose
+from .types import IndexerOperands
 
 _QUERY_DTYPES = (*FLOATS, torch.float8_e4m3fn)
 
 
-def check_indexer(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    weights: torch.Tensor,
-    starts: torch.Tensor,
-    ends: torch.Tensor,
-    k_scale: torch.Tensor | None,
-) -> None:
+def check_indexer(given: IndexerOperands) -> None:
     """Raise a ValueError if these are not valid arguments of `indexer_logits`."""
+    q, k, weights, starts, ends, k_scale = given
     check_tensor("q", q, (None, None, None), _QUERY_DTYPES)
     rows, heads, width = q.shape
     check_tensor("k", k, (None, width), q.dtype, q.device)
@@ -49,10 +44,11 @@ def indexer_logits(
 
     q [T, H, D] and k [S, D] of one dtype (fp32, bf16, or e4m3 with k_scale fp32 [S]); weights fp32 [T, H]; starts, ends int32 [T].
     """
-    check_indexer(q, k, weights, starts, ends, k_scale)
+    given = IndexerOperands(q, k, weights, starts, ends, k_scale)
+    check_indexer(given)
     if q.shape[0] == 0 or k.shape[0] == 0:
         return q.new_empty(q.shape[0], k.shape[0], dtype=torch.float32)
-    result: torch.Tensor = choose("indexer_logits", q, backend)(q, k, weights, starts, ends, k_scale)
+    result: torch.Tensor = choose("indexer_logits", q, backend)(given)
     return result
 
 

@@ -8,6 +8,7 @@ import torch
 from .indexer_logits import check_indexer, indexer_logits
 from .registry import Preference
 from .select_topk import select_topk
+from .types import IndexerOperands
 
 LOGITS_BYTES = 256 << 20  # upper bound of the fp32 scores [rows, S] in memory
 
@@ -33,7 +34,7 @@ def indexer_topk(
     Takes the arguments of `indexer_logits`. As in `select_topk`, the lowest of equal scores' positions is selected, and a row
     with fewer candidates ends in -1. ValueError if topk is below one.
     """
-    check_indexer(q, k, weights, starts, ends, k_scale)
+    check_indexer(IndexerOperands(q, k, weights, starts, ends, k_scale))
     if topk < 1:
         raise ValueError(f"topk is {topk}; expected at least 1")
     if q.shape[0] == 0 or k.shape[0] == 0:

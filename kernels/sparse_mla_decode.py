@@ -6,7 +6,7 @@ from .cache_write import latent_record_bytes
 from .checks import FLOATS, check_tensor
 from .registry import INVARIANT, Preference, choose, choose_implementation
 from .sparse_mla_prefill import check_sparse_options
-from .types import SplitPlan
+from .types import SparseAttention, SplitPlan
 
 
 def plan_decode(
@@ -65,6 +65,6 @@ def sparse_mla_decode(
         return q.new_zeros(batch, new, heads, value_dim), q.new_full(
             (batch, heads, new), float("-inf"), dtype=torch.float32
         )
-    implementation = choose("sparse_mla_decode", q, backend)
-    out, lse = implementation(q, cache, indices, softmax_scale, value_dim, topk_length, attn_sink, plan)
+    given = SparseAttention(q, cache, indices, softmax_scale, value_dim, topk_length, attn_sink)
+    out, lse = choose("sparse_mla_decode", q, backend)(given, plan)
     return out, lse

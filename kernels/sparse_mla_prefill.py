@@ -5,6 +5,7 @@ import torch
 from .cache_write import gather_latents, latent_record_bytes
 from .checks import FLOATS, check_tensor
 from .registry import INVARIANT, Preference, choose
+from .types import SparseAttention
 
 # With at least MANY_HEADS heads, attention over a context that was converted to bf16 once is faster than over FP8 records, which
 # each query converts again, unless the context exceeds CONTEXT_PER_QUERY tokens per query. With 128 heads it saves about 0.3 us
@@ -57,8 +58,8 @@ def sparse_mla_prefill(
         slots = kv.shape[0] * kv.shape[1]
         if converts_context(q, slots, indices.shape[2]):
             kv = gather_latents(kv, torch.arange(slots, device=kv.device), value_dim, q.dtype)[:, None]
-    implementation = choose("sparse_mla_prefill", q, backend)
-    out, max_logits, lse = implementation(q, kv, indices, softmax_scale, value_dim, topk_length, attn_sink)
+    given = SparseAttention(q, kv, indices, softmax_scale, value_dim, topk_length, attn_sink)
+    out, max_logits, lse = choose("sparse_mla_prefill", q, backend)(given)
     return out, max_logits, lse
 
 

@@ -153,6 +153,39 @@ class NewEntries(NamedTuple):
     projection: Fp32Projection | None
 
 
+class IndexerOperands(NamedTuple):
+    """The arguments of `indexer_logits` (indexer_logits.py)."""
+
+    q: torch.Tensor
+    k: torch.Tensor
+    weights: torch.Tensor
+    starts: torch.Tensor
+    ends: torch.Tensor
+    k_scale: torch.Tensor | None
+
+
+class SparseAttention(NamedTuple):
+    """The arguments of `sparse_mla_prefill`, and of `sparse_mla_decode` without its plan."""
+
+    q: torch.Tensor
+    latents: torch.Tensor
+    indices: torch.Tensor
+    softmax_scale: float
+    value_dim: int
+    topk_length: torch.Tensor | None
+    attn_sink: torch.Tensor | None
+
+    def as_prefill(self) -> "SparseAttention":
+        """Return the arguments of `sparse_mla_prefill` for the B * s_q queries of a decode."""
+        q, latents, indices, softmax_scale, value_dim, lengths, attn_sink = self
+        if latents.dtype != torch.uint8:
+            latents = latents.view(-1, 1, q.shape[3])
+        if lengths is not None:
+            lengths = lengths.repeat_interleave(q.shape[1])
+        queries, selected = q.flatten(0, 1), indices.flatten(0, 1)[:, None]
+        return SparseAttention(queries, latents, selected, softmax_scale, value_dim, lengths, attn_sink)
+
+
 @dataclass(frozen=True)
 class SplitPlan:
     """A division of queries and keys among CTAs (Flash-Decoding, 2023; the name is FlashMLA's).

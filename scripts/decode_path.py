@@ -3,10 +3,10 @@
     python scripts/decode_path.py                     # the demo, on a CPU or a GPU
     python scripts/decode_path.py --device cuda --precision fp8 --markdown
 
-Starts `deepseek-v32 serve`, asks /v1/completions for three tokens after a prompt of one token id, so that every step is a decode,
-and notes each file of the package in which a function runs from the request's arrival to its last token, or while a CUDA graph is
-captured. Start-up and imports do not count. For a CUDA library that is called, its launcher and every header of this repository
-that it includes count too.
+Starts `deepseek-v32 serve`, asks /v1/completions twice for a prompt of 257 token ids, of which the second request finds 256 in the
+cache, so that all its steps are decodes with selection. Notes each file of the package in which a function runs from the second
+request's arrival to its last token, or while a CUDA graph is captured. Start-up and imports do not count. For a CUDA library that
+is called, its launcher and every header of this repository that it includes count too.
 """
 
 import argparse
@@ -53,17 +53,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", help="default: a GPU if there is one")
     parser.add_argument("--precision", help="default: the device's")
-    parser.add_argument("--markdown", action="store_true", help="print the table of docs/architecture.md")
+    parser.add_argument("--markdown", action="store_true", help="print the table of docs/architecture.md: by folder")
     arguments = parser.parse_args()
     options = [f"--{name}={getattr(arguments, name)}" for name in ("device", "precision") if getattr(arguments, name)]
     paths = with_kernel_sources(executed_files(options))
-    total = 0
-    for path in paths:
-        count = len(path.read_bytes().splitlines())
-        total += count
-        name = path.relative_to(ROOT)
-        print(f"| [{name}](../{name}) | {count} |" if arguments.markdown else f"{count:6}  {name}")
-    print(json.dumps({"files": len(paths), "lines": total}))
+    counts = {path.relative_to(ROOT): len(path.read_bytes().splitlines()) for path in paths}
+    if arguments.markdown:
+        folders = dict.fromkeys(path.parent for path in counts)
+        for folder in folders:
+            files = [f"{path.name} {count}" for path, count in counts.items() if path.parent == folder]
+            lines = sum(count for path, count in counts.items() if path.parent == folder)
+            print(f"| {folder}/ | {lines:,} | {', '.join(files)} |")
+    else:
+        for path, count in counts.items():
+            print(f"{count:6}  {path}")
+    print(json.dumps({"files": len(counts), "lines": sum(counts.values())}))
 
 
 def executed_files(options: list[str]) -> dict[Path, list[str]]:
@@ -77,15 +81,9 @@ def executed_files(options: list[str]) -> dict[Path, list[str]]:
         with open(Path(folder) / "log", "w+") as log, subprocess.Popen(command, stdout=log, stderr=log) as server:
             try:
                 wait_for(server, f"http://127.0.0.1:{port}/health", Path(folder) / "log")
+                complete(port, 1)
                 server.send_signal(signal.SIGUSR1)
-                body = {"prompt": [5], "max_tokens": 3, "temperature": 0, "stream": True, "ignore_eos": True}
-                request = urllib.request.Request(
-                    f"http://127.0.0.1:{port}/v1/completions",
-                    json.dumps(body).encode(),
-                    {"Content-Type": "application/json"},
-                )
-                with urllib.request.urlopen(request, timeout=300) as reply:
-                    reply.read()
+                complete(port, 3)
                 server.send_signal(signal.SIGUSR2)
                 while not out.exists():
                     time.sleep(0.1)
@@ -94,6 +92,15 @@ def executed_files(options: list[str]) -> dict[Path, list[str]]:
                 server.terminate()
     paths = {Path(name).resolve(): texts for name, texts in found.items()}
     return {path: texts for path, texts in paths.items() if path.suffix == ".py" and path.is_relative_to(ROOT)}
+
+
+def complete(port: int, tokens: int) -> None:
+    body = {"prompt": [5] * 257, "max_tokens": tokens, "temperature": 0, "stream": True, "ignore_eos": True}
+    address, headers = f"http://127.0.0.1:{port}/v1/completions", {"Content-Type": "application/json"}
+    with urllib.request.urlopen(
+        urllib.request.Request(address, json.dumps(body).encode(), headers), timeout=300
+    ) as reply:
+        reply.read()
 
 
 def wait_for(server: subprocess.Popen[bytes], address: str, log: Path) -> None:

@@ -61,7 +61,6 @@ SSE = {MKL: "SSE4_2", ONEDNN: "SSE41", LOOPS: "default"}
 AVX2 = {MKL: "AVX2", ONEDNN: "AVX2", LOOPS: "avx2"}
 WITHOUT_AMX = {MKL: "AVX512", ONEDNN: "AVX512_CORE"}
 SETTINGS = [
-    setting("SSE", "DEFAULT", **SSE),
     setting("AVX2", "AVX2", **AVX2),
     setting("AVX-512 without AMX", "AVX512", **WITHOUT_AMX),
     setting("SSE, all", "DEFAULT", WITHOUT_AVX2, **SSE),

@@ -157,6 +157,14 @@ def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype
     rows = a.values.shape[0]
     if rows > MAX_SHARED_LAUNCH_ROWS or len(weights) not in (2, 3):
         return [fp8_gemm(a, *weight, out_dtype) for weight in weights]
+    return in_one_launch(a, weights, out_dtype, 0)
+
+
+def in_one_launch(
+    a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype, splits: int
+) -> list[torch.Tensor]:
+    """Multiply few rows by two or three weights; `splits` as in `multiply_into`."""
+    rows = a.values.shape[0]
     static_weights = weights_are_static(*(weight.values for weight in weights))
     values = aligned_rows(a.values).view(torch.uint8)
     outs = [torch.empty(rows, len(weight.values), dtype=out_dtype, device=values.device) for weight in weights]
@@ -165,5 +173,5 @@ def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype
         operands += (aligned_rows(weight.values).view(torch.uint8)[None], weight.scales[None], out)
     library = load("fp8_gemm")
     launch = library.swap_ab_2 if len(weights) == 2 else library.swap_ab_3
-    launch(swap_ab_tile(rows), 0, static_weights, values, a.scales, *operands)
+    launch(swap_ab_tile(rows), splits, static_weights, values, a.scales, *operands)
     return outs

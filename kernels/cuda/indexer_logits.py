@@ -4,6 +4,7 @@ import torch
 
 from ..alignment import check_aligned, is_aligned
 from ..build import load
+from ..types import IndexerOperands
 from .pdl import inputs_are_static
 
 HEADS = 64  # the most heads of one launch; the kernels pad the heads of a query to 16, 32 or 64
@@ -15,18 +16,13 @@ def _logits(rows: int, columns: int, device: torch.device) -> torch.Tensor:
     return torch.empty(rows, padded, dtype=torch.float32, device=device)[:, :columns]
 
 
-def indexer_logits(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    weights: torch.Tensor,
-    starts: torch.Tensor,
-    ends: torch.Tensor,
-    k_scale: torch.Tensor,
-) -> torch.Tensor:
+def indexer_logits(given: IndexerOperands) -> torch.Tensor:
+    q, k, weights, starts, ends, k_scale = given
     if q.shape[1] > HEADS:
-        first = indexer_logits(q[:, :HEADS], k, weights[:, :HEADS], starts, ends, k_scale)
-        return first.add_(indexer_logits(q[:, HEADS:], k, weights[:, HEADS:], starts, ends, k_scale))
+        first = indexer_logits(given._replace(q=q[:, :HEADS], weights=weights[:, :HEADS]))
+        return first.add_(indexer_logits(given._replace(q=q[:, HEADS:], weights=weights[:, HEADS:])))
     check_aligned(q=q, k=k)
+    assert k_scale is not None, "registry.py names FP8 as the only dtype"
     k_scale = k_scale if is_aligned(k_scale) else k_scale.clone()  # a slice of a tensor may start anywhere
     out = _logits(q.shape[0], k.shape[0], q.device)
     load("lightning_indexer").indexer_logits(

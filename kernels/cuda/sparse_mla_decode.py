@@ -4,7 +4,7 @@ import torch
 
 from ..alignment import check_aligned
 from ..build import load
-from ..types import SplitPlan
+from ..types import SparseAttention, SplitPlan
 from .sparse_mla_prefill import sparse_mla_prefill
 from .split_plan import BLOCK, MOST_PARTIAL_ROWS, attend_to_records, check_widths, costs, empty_plan, parts_at_once
 
@@ -46,25 +46,13 @@ def plan_decode(
     return plan
 
 
-def sparse_mla_decode(
-    q: torch.Tensor,
-    cache: torch.Tensor,
-    indices: torch.Tensor,
-    softmax_scale: float,
-    value_dim: int,
-    topk_length: torch.Tensor | None,
-    attn_sink: torch.Tensor | None,
-    plan: SplitPlan | None,
-) -> tuple[torch.Tensor, torch.Tensor]:
+def sparse_mla_decode(given: SparseAttention, plan: SplitPlan | None) -> tuple[torch.Tensor, torch.Tensor]:
+    q, cache, indices, softmax_scale, value_dim, topk_length, attn_sink = given
     batch, new, heads, width = q.shape
     check_widths(width, value_dim)
     check_aligned(q=q, cache=cache)
-    queries, selected = q.flatten(0, 1), indices.flatten(0, 1)
     if cache.dtype != torch.uint8:  # a bf16 cache: the prefill kernel, which divides few queries itself
-        lengths = None if topk_length is None else topk_length.repeat_interleave(new)
-        out, _, lse = sparse_mla_prefill(
-            queries, cache.view(-1, 1, width), selected[:, None], softmax_scale, value_dim, lengths, attn_sink
-        )
+        out, _, lse = sparse_mla_prefill(given.as_prefill())
         return out.view(batch, new, heads, value_dim), lse.view(batch, new, heads).transpose(1, 2)
     if plan is None:
         plan = plan_decode(batch, new, heads, indices.shape[2], q.device, topk_length)
@@ -72,5 +60,6 @@ def sparse_mla_decode(
     out = torch.empty(batch, new, heads, value_dim, dtype=q.dtype, device=q.device)
     lse = torch.empty(batch, new, heads, dtype=torch.float32, device=q.device)
     results = out.flatten(0, 1), None, lse.flatten(0, 1)
+    queries, selected = q.flatten(0, 1), indices.flatten(0, 1)
     attend_to_records(queries, cache, selected, topk_length, attn_sink, results, softmax_scale, new, plan)
     return out, lse.transpose(1, 2)

@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from ..reference.cache_write import split_pages
+from ..types import IndexerOperands
 from .products import HEAD_ROWS, aligned, padded, sum_in_halves
 
 TILE = 256  # keys of one product; a key's score does not depend on its place in the tile
@@ -32,14 +33,8 @@ def _by_heads(q: torch.Tensor, tiles: torch.Tensor, weights: torch.Tensor) -> to
     return sum_in_halves(torch.bmm(q, tiles).relu_().mul_(weights), 1)
 
 
-def indexer_logits(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    weights: torch.Tensor,
-    starts: torch.Tensor,
-    ends: torch.Tensor,
-    k_scale: torch.Tensor | None,
-) -> torch.Tensor:
+def indexer_logits(given: IndexerOperands) -> torch.Tensor:
+    q, k, weights, starts, ends, k_scale = given
     out = torch.full((q.shape[0], k.shape[0]), float("-inf"))
     for first in range(0, q.shape[0], QUERY_BLOCK):
         rows = slice(first, first + QUERY_BLOCK)

@@ -8,7 +8,8 @@ added in ascending order. Entries after a query's last key have weight 0 and val
 import torch
 
 from ..reference.cache_write import gather_latents
-from ..types import SplitPlan
+from ..reference.sparse_mla_decode import by_prefill
+from ..types import SparseAttention, SplitPlan
 from .products import HEAD_ROWS, aligned, padded, sum_in_halves
 
 TILE = 128  # keys of one product
@@ -34,16 +35,11 @@ def _attend(
     return out / total.masked_fill(total == 0, 1.0)[..., None], highest, total
 
 
-def sparse_attention(
-    q: torch.Tensor,
-    latents: torch.Tensor,
-    indices: torch.Tensor,
-    softmax_scale: float,
-    value_dim: int,
-    lengths: torch.Tensor | None,
-    attn_sink: torch.Tensor | None,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """q [N, H, D], latents (rows [S, D], or a uint8 cache), indices [N, K] -> out [N, H, value_dim], max [N, H], lse [N, H]."""
+def sparse_mla_prefill(given: SparseAttention) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    q, latents, indices, softmax_scale, value_dim, lengths, attn_sink = given
+    if latents.dtype != torch.uint8:
+        latents = latents[:, 0]
+    indices = indices[:, 0]
     rows, heads, width = q.shape
     capacity = latents.shape[0] * (latents.shape[1] if latents.dtype == torch.uint8 else 1)
     valid = (indices >= 0) & (indices < capacity)
@@ -94,33 +90,5 @@ def _gather(latents: torch.Tensor, slots: torch.Tensor, keep: torch.Tensor, valu
     return keys
 
 
-def sparse_mla_prefill(
-    q: torch.Tensor,
-    kv: torch.Tensor,
-    indices: torch.Tensor,
-    softmax_scale: float,
-    value_dim: int,
-    topk_length: torch.Tensor | None,
-    attn_sink: torch.Tensor | None,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    latents = kv if kv.dtype == torch.uint8 else kv.reshape(-1, kv.shape[-1])
-    return sparse_attention(q, latents, indices[:, 0], softmax_scale, value_dim, topk_length, attn_sink)
-
-
-def sparse_mla_decode(
-    q: torch.Tensor,
-    cache: torch.Tensor,
-    indices: torch.Tensor,
-    softmax_scale: float,
-    value_dim: int,
-    topk_length: torch.Tensor | None,
-    attn_sink: torch.Tensor | None,
-    plan: SplitPlan | None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    batch, new, heads, _ = q.shape
-    latents = cache if cache.dtype == torch.uint8 else cache.view(-1, cache.shape[-1])
-    lengths = None if topk_length is None else topk_length.repeat_interleave(new)
-    out, _, lse = sparse_attention(
-        q.flatten(0, 1), latents, indices.flatten(0, 1), softmax_scale, value_dim, lengths, attn_sink
-    )
-    return out.view(batch, new, heads, value_dim), lse.view(batch, new, heads).transpose(1, 2).contiguous()
+def sparse_mla_decode(given: SparseAttention, plan: SplitPlan | None) -> tuple[torch.Tensor, torch.Tensor]:
+    return by_prefill(given, sparse_mla_prefill)

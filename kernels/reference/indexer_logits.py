@@ -2,6 +2,7 @@
 
 import torch
 
+from ..types import IndexerOperands
 from .cache_write import split_pages
 from .wide import widened
 
@@ -28,14 +29,8 @@ def _scores(q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor, k_scale: to
     return out if k_scale is None else out.mul_(k_scale)
 
 
-def indexer_logits(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    weights: torch.Tensor,
-    starts: torch.Tensor,
-    ends: torch.Tensor,
-    k_scale: torch.Tensor | None,
-) -> torch.Tensor:
+def indexer_logits(given: IndexerOperands) -> torch.Tensor:
+    q, k, weights, starts, ends, k_scale = given
     out = torch.full((q.shape[0], k.shape[0]), float("-inf"), device=q.device)
     for start in range(0, q.shape[0], QUERY_BLOCK):
         rows = slice(start, start + QUERY_BLOCK)

@@ -2,6 +2,7 @@
 
 import torch
 
+from ..types import SparseAttention
 from .cache_write import gather_latents
 from .wide import widened
 
@@ -55,14 +56,6 @@ def sparse_attention(
     return out, highest, lse
 
 
-def sparse_mla_prefill(
-    q: torch.Tensor,
-    kv: torch.Tensor,
-    indices: torch.Tensor,
-    softmax_scale: float,
-    value_dim: int,
-    topk_length: torch.Tensor | None,
-    attn_sink: torch.Tensor | None,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    latents = kv if kv.dtype == torch.uint8 else kv.reshape(-1, kv.shape[-1])
-    return sparse_attention(q, latents, indices[:, 0], softmax_scale, value_dim, topk_length, attn_sink)
+def sparse_mla_prefill(given: SparseAttention) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    latents = given.latents if given.latents.dtype == torch.uint8 else given.latents[:, 0]
+    return sparse_attention(given.q, latents, given.indices[:, 0], *given[3:])

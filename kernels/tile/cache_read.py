@@ -12,7 +12,7 @@ from ..alignment import is_aligned
 from ..reference import cache_write as reference
 from .factory import tile_kernel
 from .hadamard import ROWS, THREADS
-from .lanes import GROUP, LANES, PASSES, PIECE, WARP, WARPS, column_of, dtype_name, spans
+from .lanes import GROUP, LANES, PASSES, PIECE, WARP, WARPS, begin, column_of, dtype_name, spans
 
 FALLS_BACK = {"gather_latents": "torch for bf16 and fp32 caches"}
 
@@ -33,11 +33,7 @@ def gather_latents_kernel(dtype: str, width: int, rope: int, whole: bool) -> Any
         out: T.Tensor((rows, width + rope), dtype),
     ):
         with T.Kernel(T.ceildiv(rows, WARPS), threads=WARPS * WARP) as block:
-            tx = T.get_thread_binding()
-            T.pdl_trigger()
-            T.pdl_sync()
-            lane = tx % WARP
-            row = block * WARPS + tx // WARP
+            lane, row = begin(block, WARP, WARPS)
             slot = T.alloc_var("int64")
             if row < rows:
                 slot = slots[row]
@@ -95,11 +91,7 @@ def gather_index_keys_kernel(width: int, page: int) -> Any:
         key_scales: T.Tensor((rows,), "float32"),
     ):
         with T.Kernel(T.ceildiv(rows, ROWS), threads=THREADS) as block:
-            tx = T.get_thread_binding()
-            T.pdl_trigger()
-            T.pdl_sync()
-            lane = tx % LANES
-            row = block * ROWS + tx // LANES
+            lane, row = begin(block, LANES, ROWS)
             if row < rows:
                 number, offset = T.alloc_var("int64"), T.alloc_var("int64")
                 number = T.truncdiv(slots[row], T.int64(page))

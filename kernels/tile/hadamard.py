@@ -11,7 +11,21 @@ import tilelang.language as T
 import torch
 
 from .factory import tile_kernel
-from .lanes import APART, GROUP, LANES, PASSES, PIECE, dtype_name, flat, in_pieces, load, quantize, rounded, store
+from .lanes import (
+    APART,
+    GROUP,
+    LANES,
+    PASSES,
+    PIECE,
+    begin,
+    dtype_name,
+    flat,
+    in_pieces,
+    load,
+    quantize,
+    rounded,
+    store,
+)
 
 THREADS = 128
 ROWS = THREADS // LANES  # rows per thread block
@@ -139,11 +153,7 @@ def hadamard_kernel(dtype: str, width: int, aligned: bool) -> Any:
         scale: T.float32,
     ):
         with T.Kernel(T.ceildiv(rows, ROWS), threads=THREADS) as block:
-            tx = T.get_thread_binding()
-            T.pdl_trigger()
-            T.pdl_sync()
-            lane = tx % LANES
-            row = block * ROWS + tx // LANES
+            lane, row = begin(block, LANES, ROWS)
             values = T.alloc_local((held(width),), "float32")
             load_row(values, x, row * pitch, width, row < rows, aligned, lane)
             transform(values, width, scale, dtype, lane)
@@ -194,11 +204,7 @@ def rotate_quantize_kernel(
         pitch: T.int32,
     ):
         with T.Kernel(T.ceildiv(rows, ROWS), threads=THREADS) as block:
-            tx = T.get_thread_binding()
-            T.pdl_trigger()
-            T.pdl_sync()
-            lane = tx % LANES
-            row = block * ROWS + tx // LANES
+            lane, row = begin(block, LANES, ROWS)
             token = T.alloc_var("int32")
             token = T.truncdiv(row, heads)
             values, scale = T.alloc_local((held(width),), "float32"), T.alloc_local((1,), "float32")

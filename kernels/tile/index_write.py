@@ -13,7 +13,7 @@ from ..alignment import is_aligned
 from ..types import Stamp
 from .factory import tile_kernel
 from .hadamard import ROWS, THREADS, held, load_row, rotate, store_row, transform
-from .lanes import LANES, PASSES, PIECE, dtype_name, flat, in_pieces, quantize, store_stamp
+from .lanes import LANES, PASSES, PIECE, begin, dtype_name, flat, in_pieces, quantize, slot_of
 
 
 @tile_kernel(
@@ -43,17 +43,8 @@ def write_index_pages_kernel(
         pitch: T.int32,
     ):
         with T.Kernel(T.ceildiv(rows, ROWS), threads=THREADS) as block:
-            tx = T.get_thread_binding()
-            T.pdl_trigger()
-            T.pdl_sync()
-            lane = tx % LANES
-            row = block * ROWS + tx // LANES
-            slot = T.alloc_var("int64")
-            slot = 0
-            if row < rows:
-                slot = slots[row]
-                if stamped:
-                    store_stamp(column, slot, stamps, row, lane)
+            lane, row = begin(block, LANES, ROWS)
+            slot = slot_of(slots, row, rows, column, stamps, stamped, lane)
             values, scale = T.alloc_local((held(width),), "float32"), T.alloc_local((1,), "float32")
             load_row(values, keys, row * pitch, width, row < rows, aligned, lane)
             rotate(values, keys, row * pitch, cos, sin, row, rope, interleaved, row < rows, aligned, lane)
@@ -95,17 +86,8 @@ def write_index_rows_kernel(
         pitch: T.int32,
     ):
         with T.Kernel(T.ceildiv(rows, ROWS), threads=THREADS) as block:
-            tx = T.get_thread_binding()
-            T.pdl_trigger()
-            T.pdl_sync()
-            lane = tx % LANES
-            row = block * ROWS + tx // LANES
-            slot = T.alloc_var("int64")
-            slot = 0
-            if row < rows:
-                slot = slots[row]
-                if stamped:
-                    store_stamp(column, slot, stamps, row, lane)
+            lane, row = begin(block, LANES, ROWS)
+            slot = slot_of(slots, row, rows, column, stamps, stamped, lane)
             values = T.alloc_local((held(width),), "float32")
             load_row(values, keys, row * pitch, width, row < rows, aligned, lane)
             rotate(values, keys, row * pitch, cos, sin, row, rope, interleaved, row < rows, aligned, lane)

@@ -10,6 +10,7 @@ import tilelang.language as T
 import torch
 import torch.nn.functional as F
 
+from ..types import IndexerOperands
 from .factory import tile_kernel
 
 FP8, BF16 = "float8_e4m3fn", "bfloat16"
@@ -131,14 +132,8 @@ def _padded_heads(heads: int) -> int:
     return max(16, 1 << (heads - 1).bit_length())
 
 
-def indexer_logits(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    weights: torch.Tensor,
-    starts: torch.Tensor,
-    ends: torch.Tensor,
-    k_scale: torch.Tensor | None,
-) -> torch.Tensor:
+def indexer_logits(given: IndexerOperands) -> torch.Tensor:
+    q, k, weights, starts, ends, k_scale = given
     rows, heads, _ = q.shape
     padded = _padded_heads(heads)
     if padded != heads:

@@ -130,6 +130,27 @@ def column_of(span: Any, piece: Any, lane: Any) -> Any:
 
 
 @T.macro
+def begin(block: Any, lanes: int, rows: int) -> Any:
+    """Wait until memory may be accessed -> this thread's lane, and its row; `lanes` threads have a row, and a block has `rows`."""
+    tx = T.get_thread_binding()
+    T.pdl_trigger()
+    T.pdl_sync()
+    return tx % lanes, block * rows + tx // lanes
+
+
+@T.macro
 def store_stamp(column: Any, slot: Any, stamps: Any, row: Any, lane: Any) -> None:
     if lane == 0:
         column[slot] = stamps[row]
+
+
+@T.macro
+def slot_of(slots: Any, row: Any, rows: Any, column: Any, stamps: Any, stamped: bool, lane: Any) -> Any:
+    """Return the slot of a row, or 0 if there is no such row. If `stamped`, store the slot's stamp."""
+    slot = T.alloc_var("int64")
+    slot = 0
+    if row < rows:
+        slot = slots[row]
+        if stamped:
+            store_stamp(column, slot, stamps, row, lane)
+    return slot

@@ -19,6 +19,7 @@ from .lanes import (
     PIECE,
     WARP,
     WARPS,
+    begin,
     column_of,
     dtype_name,
     flat,
@@ -26,9 +27,9 @@ from .lanes import (
     load,
     quantize,
     rounded,
+    slot_of,
     spans,
     store,
-    store_stamp,
 )
 
 
@@ -115,17 +116,8 @@ def write_latent_records_kernel(dtype: str, width: int, rope: int, aligned: bool
         eps: T.float32,
     ):
         with T.Kernel(T.ceildiv(rows, WARPS), threads=WARPS * WARP) as block:
-            tx = T.get_thread_binding()
-            T.pdl_trigger()
-            T.pdl_sync()
-            lane = tx % WARP
-            row = block * WARPS + tx // WARP
-            slot = T.alloc_var("int64")
-            slot = 0
-            if row < rows:
-                slot = slots[row]
-                if stamped:
-                    store_stamp(column, slot, stamps, row, lane)
+            lane, row = begin(block, WARP, WARPS)
+            slot = slot_of(slots, row, rows, column, stamps, stamped, lane)
             values, gains = (T.alloc_local((2 * spans(width) * PIECE,), "float32") for _ in range(2))
             load_latent(values, gains, kv, row * pitch, weight, width, row < rows, aligned, lane)
             start = row * pitch * (PIECE if aligned else 1) + width
@@ -179,17 +171,8 @@ def write_latent_rows_kernel(dtype: str, cached: str, width: int, rope: int, ali
         eps: T.float32,
     ):
         with T.Kernel(T.ceildiv(rows, WARPS), threads=WARPS * WARP) as block:
-            tx = T.get_thread_binding()
-            T.pdl_trigger()
-            T.pdl_sync()
-            lane = tx % WARP
-            row = block * WARPS + tx // WARP
-            slot = T.alloc_var("int64")
-            slot = 0
-            if row < rows:
-                slot = slots[row]
-                if stamped:
-                    store_stamp(column, slot, stamps, row, lane)
+            lane, row = begin(block, WARP, WARPS)
+            slot = slot_of(slots, row, rows, column, stamps, stamped, lane)
             values, gains = (T.alloc_local((2 * spans(width) * PIECE,), "float32") for _ in range(2))
             load_latent(values, gains, kv, row * pitch, weight, width, row < rows, aligned, lane)
             write_rope(ropes, slot, width, kv, row * pitch * unit + width, cos, sin, row, rope, row < rows, lane)

@@ -5,6 +5,7 @@ from typing import Any
 import tilelang.language as T
 import torch
 
+from ..types import SparseAttention
 from .cache_read import gather_latents
 from .factory import tile_kernel
 from .mla_pipelined import BLOCK, FLOOR, LATENT, LOG2E, ROPE, ROWS, attend, check_layout
@@ -132,15 +133,8 @@ def sparse_mla_prefill_plain(
     return results
 
 
-def sparse_mla_prefill(
-    q: torch.Tensor,
-    kv: torch.Tensor,
-    indices: torch.Tensor,
-    softmax_scale: float,
-    value_dim: int,
-    topk_length: torch.Tensor | None,
-    attn_sink: torch.Tensor | None,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def sparse_mla_prefill(given: SparseAttention) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    q, kv, indices, softmax_scale, value_dim, topk_length, attn_sink = given
     check_layout(value_dim, q=q, kv=kv)
     rows, columns = (kv[:, 0], indices[:, 0]) if kv.dtype != torch.uint8 else _dequantized(kv, indices[:, 0])
     results, lengths, sink = _prepare(q, columns, topk_length, attn_sink)

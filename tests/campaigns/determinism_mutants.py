@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from deepseek_v32.kernels import registry
 from deepseek_v32.kernels.invariant import linear, routing, sparse_mla
-from deepseek_v32.kernels.types import ExpertOutputs
+from deepseek_v32.kernels.types import ExpertOutputs, SparseAttention
 from deepseek_v32.model.attention import MultiHeadLatentAttention
 from deepseek_v32.model.metadata import LayerCache, Prefill
 from deepseek_v32.model.prefill_form import PrefillForm
@@ -147,18 +147,17 @@ def gpu_mutants() -> dict[str, Mutant]:
         return product
 
     def pieces_by_batch(right: Callable[..., Any]) -> Callable[..., Any]:
-        def attend(q: torch.Tensor, *arguments: Any) -> Any:
-            smaller = 1 if arguments[1].shape[2] <= sparse_mla.MOST_PIECES * sparse_mla.BLOCK else 4
-            blocks = smaller if q.shape[0] * q.shape[1] == 1 else sparse_mla.PIECE_BLOCKS
+        def attend(given: SparseAttention, plan: Any) -> Any:
+            smaller = 1 if given.indices.shape[2] <= sparse_mla.MOST_PIECES * sparse_mla.BLOCK else 4
+            blocks = smaller if given.q.shape[0] * given.q.shape[1] == 1 else sparse_mla.PIECE_BLOCKS
             with patch.object(sparse_mla, "PIECE_BLOCKS", blocks):
-                return right(q, *arguments[:-1], None)
+                return right(given, None)
 
         return attend
 
     def padding_leaks(right: Callable[..., Any]) -> Callable[..., Any]:
-        def attend(q: torch.Tensor, cache: torch.Tensor, indices: torch.Tensor, *arguments: Any) -> Any:
-            scale, dim, _, *rest = arguments
-            return right(q, cache, indices.clamp_min(0), scale, dim, None, *rest)
+        def attend(given: SparseAttention, plan: Any) -> Any:
+            return right(given._replace(indices=given.indices.clamp_min(0), topk_length=None), plan)
 
         return attend
 

@@ -282,8 +282,8 @@ except ValueError as error:
         ("config.json", b"{", {}, "ConfigError: "),
         ("tokenizer.json", b"{}", {}, "TokenizerError: "),
         ("generation_config.json", b"[]", {}, "TokenizerError: "),
-        (None, b"", {"speculative_tokens": 9}, "ValueError: speculative_tokens is 9; expected 0 to 4, or 'auto'"),
-        (None, b"", {"max_batch_tokens": 0}, "ValueError: max_batch_tokens is 0; expected"),  # after the weights
+        (None, b"", {"speculative_tokens": 9}, "ArgumentError: speculative_tokens is 9; expected 0 to 4, or 'auto'"),
+        (None, b"", {"max_batch_tokens": 0}, "ArgumentError: max_batch_tokens is 0; expected"),  # after the weights
     ],
     ids=["weights", "config", "tokenizer", "defaults", "drafts", "limits"],
 )

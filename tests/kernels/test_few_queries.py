@@ -8,6 +8,7 @@ from deepseek_v32.kernels.invariant.gpu import sparse_mla
 from deepseek_v32.kernels.invariant.gpu.sparse_mla import _by_pieces, few_queries
 from deepseek_v32.kernels.registry import INVARIANT
 from deepseek_v32.kernels.sparse_mla_prefill import sparse_mla_prefill
+from deepseek_v32.kernels.types import SparseAttention
 
 PAGE, TOKENS, SCALE = 64, 4096, 0.05
 
@@ -48,7 +49,7 @@ def test_bits_equal_those_of_prefill(count: int, topk: int, heads: int, odd_scal
     sink = torch.randn(heads, generator=generator, device="cuda")
     rows = gather_latents(records, torch.arange(TOKENS, device="cuda"), 512, torch.bfloat16)
     for length, sinks in ((None, None), (lengths, sink)):
-        out, lse = few_queries(q, records, indices, SCALE, 512, length, sink if sinks is not None else None)
+        out, lse = few_queries(SparseAttention(q, records, indices[:, None], SCALE, 512, length, sinks))
         for kv, backend in ((records, "cuda"), (rows[:, None], INVARIANT)):
             expected, _, expected_lse = sparse_mla_prefill(
                 q, kv, indices[:, None], SCALE, 512, length, sinks, backend=backend
@@ -68,7 +69,7 @@ def test_references_that_rise_through_a_whole_list() -> None:
     moves = (SCALE * 1.4427 * rising.sort().values[63::64]).diff()
     assert 10 < (moves > 8).sum() < 60
     for indices in (rising.argsort(), rising.argsort().flip(0)):
-        out, lse = few_queries(q, records, indices.int()[None], SCALE, 512, None, None)
+        out, lse = few_queries(SparseAttention(q, records, indices.int()[None, None], SCALE, 512, None, None))
         expected, _, expected_lse = sparse_mla_prefill(
             q, records, indices.int()[None, None], SCALE, 512, backend="cuda"
         )
@@ -82,9 +83,10 @@ def test_dividing_the_keys_changes_bits() -> None:
     records = cache(generator)
     q = torch.randn(1, 128, 576, generator=generator, device="cuda").bfloat16()
     indices = torch.randint(TOKENS, (1, 2048), generator=generator, device="cuda").int()
-    whole = few_queries(q, records, indices, SCALE, 512, None, None)[0]
-    assert not torch.equal(whole, _by_pieces(q, records, indices, SCALE, 512, None, None, None)[0])
-    assert not torch.equal(whole, few_queries(q, records, indices.flip(1), SCALE, 512, None, None)[0])
+    given = SparseAttention(q, records, indices[:, None], SCALE, 512, None, None)
+    whole = few_queries(given)[0]
+    assert not torch.equal(whole, _by_pieces(given, None)[0])
+    assert not torch.equal(whole, few_queries(given._replace(indices=indices.flip(1)[:, None]))[0])
 
 
 @pytest.mark.gpu
@@ -98,7 +100,7 @@ def test_lists_without_keys(topk: int) -> None:
         q = torch.randn(count, 1, 128, 576, generator=generator, device="cuda").bfloat16()
         indices = torch.randint(TOKENS, (count, 1, topk), generator=generator, device="cuda").int()
         length, sink = torch.tensor(lengths, dtype=torch.int32, device="cuda"), torch.ones(128, device="cuda")
-        out, lse = sparse_mla.sparse_mla_decode(q, records, indices, SCALE, 512, length, sink, None)
+        out, lse = sparse_mla.sparse_mla_decode(SparseAttention(q, records, indices, SCALE, 512, length, sink), None)
         empty = length == 0
         assert not out[empty].any() and (lse[empty] == -torch.inf).all() and lse[~empty].isfinite().all()
         expected, _, expected_lse = sparse_mla_prefill(
@@ -111,13 +113,17 @@ def test_lists_without_keys(topk: int) -> None:
 def test_few_queries_have_a_kernel_of_their_own(with_lengths: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = []
     out, lse = torch.zeros(11, 64, 512), torch.zeros(11, 64)
-    monkeypatch.setattr(sparse_mla, "few_queries", lambda q, *_: chosen.append("few") or (out[: len(q)], lse[: len(q)]))
     monkeypatch.setattr(
-        sparse_mla, "sparse_mla_prefill", lambda q, *_: chosen.append("prefill") or (out[: len(q)], None, lse[: len(q)])
+        sparse_mla, "few_queries", lambda given: chosen.append("few") or (out[: len(given.q)], lse[: len(given.q)])
+    )
+    monkeypatch.setattr(
+        sparse_mla,
+        "sparse_mla_prefill",
+        lambda given: chosen.append("prefill") or (out[: len(given.q)], None, lse[: len(given.q)]),
     )
     records = torch.zeros(1, 64, 1, 656, dtype=torch.uint8)
     for count in (1, 10, 11):  # of 64 heads
         q, indices = torch.zeros(count, 1, 64, 576).bfloat16(), torch.zeros(count, 1, 128, dtype=torch.int32)
         lengths = torch.zeros(count, dtype=torch.int32) if with_lengths else None
-        sparse_mla.sparse_mla_decode(q, records, indices, SCALE, 512, lengths, None, None)
+        sparse_mla.sparse_mla_decode(SparseAttention(q, records, indices, SCALE, 512, lengths, None), None)
     assert chosen == ["few", "few", "prefill"]

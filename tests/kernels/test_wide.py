@@ -9,7 +9,7 @@ from deepseek_v32.kernels.reference import dense_mla, grouped_gemm, indexer_logi
 from deepseek_v32.kernels.reference.linear import linear
 from deepseek_v32.kernels.reference.sparse_mla_prefill import sparse_attention
 from deepseek_v32.kernels.reference.wide import widened
-from deepseek_v32.kernels.types import GroupedRows
+from deepseek_v32.kernels.types import GroupedRows, IndexerOperands
 
 ROWS, WIDTH = 200, 512
 
@@ -43,7 +43,8 @@ def _queries(x: torch.Tensor) -> torch.Tensor:
 def _scores(x: torch.Tensor) -> torch.Tensor:
     starts, ends = (torch.full((len(x),), each, dtype=torch.int32, device=x.device) for each in (0, 300))
     weights = torch.ones(len(x), 4, device=x.device)
-    return indexer_logits.indexer_logits(x.unflatten(1, (4, -1)), random(300, 128, seed=6), weights, starts, ends, None)
+    given = IndexerOperands(x.unflatten(1, (4, -1)), random(300, 128, seed=6), weights, starts, ends, None)
+    return indexer_logits.indexer_logits(given)
 
 
 def _prompt(x: torch.Tensor) -> torch.Tensor:

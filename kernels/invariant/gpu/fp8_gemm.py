@@ -10,7 +10,7 @@ import torch
 
 from ...alignment import aligned_rows
 from ...build import load
-from ...cuda.fp8_gemm import MAX_SHARED_LAUNCH_ROWS, Tile, multiply_into, multiprocessors, swap_ab_tile
+from ...cuda.fp8_gemm import MAX_SHARED_LAUNCH_ROWS, Tile, in_one_launch, multiply_into, multiprocessors, swap_ab_tile
 from ...cuda.fp8_gemm import choose as choose_dense
 from ...cuda.grouped_gemm import MAX_GATHER_TILE, gathered
 from ...cuda.grouped_gemm import MAX_SHARED_LAUNCH_ROWS as MAX_FUSED_ROWS
@@ -102,16 +102,7 @@ def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype
     rows, splits = a.values.shape[0], {splits_of(*weight.values.shape) for weight in weights}
     if rows > MAX_SHARED_LAUNCH_ROWS or len(weights) not in (2, 3) or len(splits) > 1:
         return [fp8_gemm(a, *weight, out_dtype) for weight in weights]
-    static_weights = weights_are_static(*(weight.values for weight in weights))
-    values = aligned_rows(a.values).view(torch.uint8)
-    outs = [torch.empty(rows, len(weight.values), dtype=out_dtype, device=values.device) for weight in weights]
-    operands: list[torch.Tensor] = []
-    for weight, out in zip(weights, outs, strict=True):
-        operands += (aligned_rows(weight.values).view(torch.uint8)[None], weight.scales[None], out)
-    library = load("fp8_gemm")
-    launch = library.swap_ab_2 if len(weights) == 2 else library.swap_ab_3
-    launch(swap_ab_tile(rows), splits.pop(), static_weights, values, a.scales, *operands)
-    return outs
+    return in_one_launch(a, weights, out_dtype, splits.pop())
 
 
 def grouped_gemm(routed: GroupedRows) -> torch.Tensor:

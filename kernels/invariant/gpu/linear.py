@@ -4,15 +4,7 @@ import torch
 
 from ...alignment import aligned_rows, is_aligned
 from ...build import load
-from ...cuda.kv_up_projection import (
-    FEW_TOKENS,
-    ROWS,
-    absorb_many_queries,
-    expand_many_values,
-    fits_queries,
-    fits_values,
-)
-from ...cuda.pdl import weights_are_static
+from ...cuda import kv_up_projection as kernels
 from ...quantize import quantize_blocks
 from ...tile.bf16_gemm import K_STEP, by_heads
 from ...tile.bf16_gemm import linear as tile_linear
@@ -34,16 +26,13 @@ def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: to
         raise ValueError(
             f"cos has {cos.shape[1]} columns; expected a multiple of 4, and aligned queries, in deterministic mode on a GPU"
         )
-    fits = fits_queries(q, cos, wk)
-    if fits and tokens > FEW_TOKENS:
-        return absorb_many_queries(q, cos, sin, wk)
+    if kernels.fits_queries(q, cos, wk):
+        return kernels.absorb_queries(q, cos, sin, wk)
     out = torch.empty(tokens, heads, latent + 2 * cos.shape[1], dtype=q.dtype, device=q.device)
     if out.numel():
-        # The kernel for few tokens writes all of `out`; without `fits`, only the rotated dims.
-        operands = q, cos.contiguous(), sin.contiguous(), wk, out
-        load("kv_up_projection").absorb_queries(*operands, fits, fits and weights_are_static(wk))
-        if not fits:
-            by_heads(q[..., :nope], wk, out[..., :latent])
+        # For these dims the kernel writes only the rotated ones.
+        load("kv_up_projection").absorb_queries(q, cos.contiguous(), sin.contiguous(), wk, out, False, False)
+        by_heads(q[..., :nope], wk, out[..., :latent])
     return out
 
 
@@ -54,15 +43,8 @@ def expand_values(latents: torch.Tensor, wv: torch.Tensor, out: torch.Tensor) ->
 
 
 def expand_quantize(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    tokens, heads, _ = latents.shape
-    if tokens > FEW_TOKENS and fits_values(latents, wv):
-        return expand_many_values(latents, wv, ue8m0)
-    if tokens > 0 and fits_values(latents, wv):
-        codes = torch.empty(tokens, heads * ROWS, dtype=torch.float8_e4m3fn, device=latents.device)
-        scales = torch.empty(tokens, heads, dtype=torch.float32, device=latents.device)
-        operands = latents, wv, codes.view(torch.uint8), scales
-        load("kv_up_projection").expand_quantize(*operands, ue8m0, weights_are_static(wv))
-        return codes, scales
+    if len(latents) and kernels.fits_values(latents, wv):
+        return kernels.expand_quantize(latents, wv, ue8m0)
     values = torch.empty(*latents.shape[:2], wv.shape[1], dtype=latents.dtype, device=latents.device)
     expand_values(latents, wv, values)
     return quantize_blocks(values.flatten(1), ue8m0)

@@ -18,7 +18,7 @@ from ...build import load
 from ...cuda.sparse_mla_decode import FEW_HEADS
 from ...cuda.sparse_mla_prefill import attend
 from ...cuda.split_plan import PART_FIELDS, attend_to_records, check_widths
-from ...types import SplitPlan
+from ...types import SparseAttention, SplitPlan
 
 # For up to this many rows (queries times heads), the work is divided over the GPU: rows, columns and keys at a time of a CTA that
 # adds values. With more rows, a CTA or a pair for each query is faster.
@@ -56,60 +56,29 @@ def _plan_pieces(queries: int, heads: int, topk: int, device: torch.device) -> S
     return SplitPlan(parts, offsets, heads)
 
 
-def sparse_mla_prefill(
-    q: torch.Tensor,
-    kv: torch.Tensor,
-    indices: torch.Tensor,
-    softmax_scale: float,
-    value_dim: int,
-    topk_length: torch.Tensor | None,
-    attn_sink: torch.Tensor | None,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    return attend(q, kv, indices, softmax_scale, value_dim, topk_length, attn_sink, divided=False)
+def sparse_mla_prefill(given: SparseAttention) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return attend(given, divided=False)
 
 
-def sparse_mla_decode(
-    q: torch.Tensor,
-    cache: torch.Tensor,
-    indices: torch.Tensor,
-    softmax_scale: float,
-    value_dim: int,
-    topk_length: torch.Tensor | None,
-    attn_sink: torch.Tensor | None,
-    plan: SplitPlan | None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    batch, new, heads, width = q.shape
-    check_widths(width, value_dim)
-    check_aligned(q=q, cache=cache)
-    queries, selected = q.flatten(0, 1), indices.flatten(0, 1)
-    lengths = None if topk_length is None else topk_length.repeat_interleave(new)
-    operands = queries, cache, selected, softmax_scale, value_dim, lengths, attn_sink
-    few = batch * new * heads <= max(TILES) and selected.shape[1] <= MOST_PIECES * PIECE_BLOCKS * BLOCK
-    if cache.dtype != torch.uint8:
-        out, _, lse = sparse_mla_prefill(queries, cache.view(-1, 1, width), selected[:, None], *operands[3:])
-    elif heads <= FEW_HEADS:
-        out, lse = _by_pieces(*operands, plan)
-    elif few:
-        out, lse = few_queries(*operands)
+def sparse_mla_decode(given: SparseAttention, plan: SplitPlan | None) -> tuple[torch.Tensor, torch.Tensor]:
+    batch, new, heads, width = given.q.shape
+    check_widths(width, given.value_dim)
+    check_aligned(q=given.q, cache=given.latents)
+    queries, records = given.as_prefill(), given.latents.dtype == torch.uint8
+    few = batch * new * heads <= max(TILES) and given.indices.shape[2] <= MOST_PIECES * PIECE_BLOCKS * BLOCK
+    if records and heads <= FEW_HEADS:
+        out, lse = _by_pieces(queries, plan)
+    elif records and few:
+        out, lse = few_queries(queries)
     else:
-        out, _, lse = sparse_mla_prefill(queries, cache, selected[:, None], *operands[3:])
-    return out.view(batch, new, heads, value_dim), lse.view(batch, new, heads).transpose(1, 2)
+        out, _, lse = sparse_mla_prefill(queries)
+    return out.view(batch, new, heads, given.value_dim), lse.view(batch, new, heads).transpose(1, 2)
 
 
-def few_queries(
-    queries: torch.Tensor,
-    cache: torch.Tensor,
-    indices: torch.Tensor,
-    softmax_scale: float,
-    value_dim: int,
-    lengths: torch.Tensor | None,
-    attn_sink: torch.Tensor | None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """queries [N, H, 576], indices int32 [N, K], lengths int32 [N] -> out [N, H, value_dim], lse [N, H].
-
-    The bits equal sparse_mla_prefill's over the FP8 cache with more than FEW_HEADS heads.
-    """
-    (count, heads, _), topk = queries.shape, indices.shape[1]
+def few_queries(given: SparseAttention) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return `out` and `lse` with the bits of sparse_mla_prefill over the FP8 cache with more than FEW_HEADS heads."""
+    queries, cache, indices, softmax_scale, value_dim, lengths, attn_sink = given
+    (count, heads, _), topk = queries.shape, indices.shape[2]
     columns = -(-topk // BLOCK) * BLOCK
     tile = next((tile for rows, tile in TILES.items() if count * heads <= rows), TILES[max(TILES)])
     out = torch.empty(count, heads, value_dim, dtype=queries.dtype, device=queries.device)
@@ -117,22 +86,14 @@ def few_queries(
     scores = torch.empty(count, columns // 16, heads, 16, dtype=torch.float32, device=queries.device)
     maxima = torch.empty(count, heads, columns // 16, dtype=torch.float32, device=queries.device)
     load("sparse_few_queries").sparse_few_queries(
-        queries, cache, indices, lengths, attn_sink, out, lse, softmax_scale, math.log(2), scores, maxima, *tile
+        queries, cache, indices[:, 0], lengths, attn_sink, out, lse, softmax_scale, math.log(2), scores, maxima, *tile
     )
     return out, lse
 
 
-def _by_pieces(
-    queries: torch.Tensor,
-    cache: torch.Tensor,
-    indices: torch.Tensor,
-    softmax_scale: float,
-    value_dim: int,
-    lengths: torch.Tensor | None,
-    attn_sink: torch.Tensor | None,
-    plan: SplitPlan | None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    (tokens, heads, _), topk = queries.shape, indices.shape[1]
+def _by_pieces(given: SparseAttention, plan: SplitPlan | None) -> tuple[torch.Tensor, torch.Tensor]:
+    queries, cache, indices, softmax_scale, value_dim, lengths, attn_sink = given
+    (tokens, heads, _), topk = queries.shape, indices.shape[2]
     out = torch.empty(tokens, heads, value_dim, dtype=queries.dtype, device=queries.device)
     lse = torch.empty(tokens, heads, dtype=torch.float32, device=queries.device)
     step = max(1, PARTIAL_BYTES // (4 * heads * value_dim * (pieces_of(topk) + 1)))
@@ -142,7 +103,7 @@ def _by_pieces(
         if plan is None or len(plan.parts) != count * pieces_of(topk) or plan.rows != heads:
             plan = _plan_pieces(count, heads, topk, queries.device)
         divided = len(plan.parts) > count
-        operands = queries[rows], cache, indices[rows], None if lengths is None else lengths[rows], attn_sink
+        operands = queries[rows], cache, indices[rows, 0], None if lengths is None else lengths[rows], attn_sink
         results = out[rows], None, lse[rows]
         attend_to_records(*operands, results, softmax_scale, 1, plan if divided else None, in_order=True)
     return out, lse

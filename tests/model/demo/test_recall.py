@@ -87,7 +87,7 @@ def test_updated_and_unanswerable_facts(llm):
     hold_to_measured(llm, "1K", some(12, 1024, questions=12), ("updated", "unanswerable"))
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_phrasings_never_seen_in_training(llm):
     hold_to_measured(llm, "1K new", some(4, 1024, wording="test", questions=12))
 
@@ -141,7 +141,7 @@ EXAMPLES = (
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("precision", ["exact", "fp8"])
+@pytest.mark.parametrize("precision", ["exact", pytest.param("fp8", marks=pytest.mark.slow)])
 def test_the_examples_of_the_start_page_are_answered_and_quoted_right(precision):
     llm, shown = engine(precision), examples(32768)
     assert len(shown) == len(EXAMPLES)

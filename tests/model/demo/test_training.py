@@ -160,7 +160,7 @@ def test_batches_leave_out_what_is_flagged(tmp_path):
         batches.close()
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_a_run_that_stopped_goes_on_with_its_own_plan(tmp_path):
     first = Trainer(
         argparse.Namespace(

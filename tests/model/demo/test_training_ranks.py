@@ -60,7 +60,7 @@ def train(folder: str) -> None:
     own.ranks.close()
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 def test_two_ranks_take_the_mean_step_and_stay_alike(tmp_path):
     on_two_ranks(train, tmp_path)
     one, other = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
