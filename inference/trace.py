@@ -34,10 +34,7 @@ class Stage:
     kind: Kind = "values"
 
 
-BEFORE = (
-    Stage("tokens", "T", "token ids", "choice"),
-    Stage("embedding", "T, hidden", "embed_tokens[tokens]"),
-)
+BEFORE = (Stage("tokens", "T", "token ids", "choice"), Stage("embedding", "T, hidden", "embed_tokens[tokens]"))
 LAYER = (
     Stage("attention_norm", "T, hidden", "RMSNorm(residual of the layer before; embedding), eps rms_norm_eps"),
     Stage("q_a_proj", "T, q_lora", "attention_norm @ q_a_proj^T"),

@@ -232,13 +232,7 @@ class MultiHeadLatentAttention(nn.Module):
             kv = kv if is_fp8 else kv.view(-1, 1, kv.shape[-1])
             indices = torch.where(positions < 0, -1, prefill.context_slots[positions.clamp_min(0).long()]).int()
         latents, _, _ = sparse_mla_prefill(
-            q,
-            kv,
-            indices[:, None],
-            self.softmax_scale,
-            self.latent_dim,
-            counts,
-            backend=backend,
+            q, kv, indices[:, None], self.softmax_scale, self.latent_dim, counts, backend=backend
         )
         return latents
 

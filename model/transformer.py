@@ -62,11 +62,7 @@ class Transformer(nn.Module):
 
     @torch.inference_mode()
     def forward(
-        self,
-        tokens: torch.Tensor,
-        positions: torch.Tensor,
-        metadata: AttentionMetadata,
-        caches: list[LayerCache],
+        self, tokens: torch.Tensor, positions: torch.Tensor, metadata: AttentionMetadata, caches: list[LayerCache]
     ) -> torch.Tensor:
         """One step: tokens and positions, int64 [T], which `metadata` describes -> logits fp32 [N, V] of its logit_rows.
 
@@ -84,11 +80,7 @@ class Transformer(nn.Module):
 
     @torch.inference_mode()
     def forward_with_hidden(
-        self,
-        tokens: torch.Tensor,
-        positions: torch.Tensor,
-        metadata: AttentionMetadata,
-        caches: list[LayerCache],
+        self, tokens: torch.Tensor, positions: torch.Tensor, metadata: AttentionMetadata, caches: list[LayerCache]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Do as `forward` does, and return the hidden states [T, D] of all rows after the final norm, which `draft` takes."""
         h, update = self._run_layers(tokens, positions, metadata, caches)
@@ -126,11 +118,7 @@ class Transformer(nn.Module):
             return head.logits(hidden[metadata.logit_rows]), hidden
 
     def _run_layers(
-        self,
-        tokens: torch.Tensor,
-        positions: torch.Tensor,
-        metadata: AttentionMetadata,
-        caches: list[LayerCache],
+        self, tokens: torch.Tensor, positions: torch.Tensor, metadata: AttentionMetadata, caches: list[LayerCache]
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return the residual stream after the last layer and the update that is still to be added, both [T, D]."""
         with profiler_range("embedding"):

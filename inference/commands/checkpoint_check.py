@@ -211,13 +211,7 @@ def cpu_row(config: ModelConfig, precision: Precision | None, mtp: MTPTables | N
 
 
 def _row(
-    place: str,
-    config: ModelConfig,
-    precision: Precision,
-    mtp: MTPTables | None,
-    memory: int,
-    weights: int,
-    budget: int,
+    place: str, config: ModelConfig, precision: Precision, mtp: MTPTables | None, memory: int, weights: int, budget: int
 ) -> MemoryRow:
     page = bytes_per_page(config, precision, mtp=mtp is not None)
     tokens = max(budget, 0) // page * PAGE_SIZE

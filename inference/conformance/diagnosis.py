@@ -16,9 +16,8 @@ import torch
 from ..trace import STAGES, Trace, full_name, parse_name
 from .references import REFERENCES
 
-Prediction = (
-    torch.Tensor | None
-)  # the wrong values of `Case.rows`; None: they would be the right ones, or have another name
+# The wrong values of `Case.rows`; None: they would be the right ones, or have another name.
+Prediction = torch.Tensor | None
 SAMPLE = 160  # rows of a stage on which hypotheses are tested, spread evenly over the differing ones
 
 

@@ -209,10 +209,7 @@ def _similarity(
 
 
 def _same_texts(
-    items: Sequence[Item],
-    said: Mapping[str, Mapping[str, Any]],
-    wrong: Mapping[str, Mapping[str, Any]],
-    bug: KnownBug,
+    items: Sequence[Item], said: Mapping[str, Mapping[str, Any]], wrong: Mapping[str, Mapping[str, Any]], bug: KnownBug
 ) -> float | None:
     """The share of wrong texts and numbers that the server and a bug have in common: Dice's. 0 if neither has any.
 

@@ -89,11 +89,7 @@ class Leader(Member):
     """The job as rank 0 sees it."""
 
     def __init__(
-        self,
-        store: Any,
-        place: Place,
-        channels: Mapping[int, Channel],
-        children: Children | None = None,
+        self, store: Any, place: Place, channels: Mapping[int, Channel], children: Children | None = None
     ) -> None:
         """children: the other ranks, if this process has started them."""
         super().__init__(store, place)

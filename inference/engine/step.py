@@ -33,9 +33,8 @@ class Choices(NamedTuple):
     """The draft layer's inputs from a step's sampling, all on the device."""
 
     tokens: torch.Tensor  # int64 [N], for each of the step's rows of logits
-    accepted: (
-        torch.Tensor
-    )  # int64 [M], the number of right drafts of each request: the next ones follow the token after them
+    # int64 [M], the number of right drafts of each request: the next ones follow the token after them.
+    accepted: torch.Tensor
     noise: DraftNoise  # of the M requests
 
 

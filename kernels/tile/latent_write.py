@@ -146,9 +146,7 @@ def write_latent_records_kernel(dtype: str, width: int, rope: int, aligned: bool
 
 
 @tile_kernel(
-    ("bfloat16", "bfloat16", 512, 64, True, False),
-    ("float32", "float32", 40, 6, False, True),
-    pass_configs=PASSES,
+    ("bfloat16", "bfloat16", 512, 64, True, False), ("float32", "float32", 40, 6, False, True), pass_configs=PASSES
 )
 def write_latent_rows_kernel(dtype: str, cached: str, width: int, rope: int, aligned: bool, stamped: bool) -> Any:
     """Write plain rows of dtype `cached`. `pitch` is in pieces if `aligned`."""

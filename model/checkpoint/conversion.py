@@ -156,11 +156,7 @@ def _identity(source: Path, stored: dict[str, StoredTensor]) -> dict[str, Any]:
     paths = sorted({tensor.file for tensor in stored.values()})
     files = {path.name: [path.stat().st_size, path.stat().st_mtime_ns] for path in paths}
     layout = [(name, each.file.name, each.dtype, each.shape, each.offset) for name, each in sorted(stored.items())]
-    return {
-        "config": hash_file(source / "config.json"),
-        "tensors": digest(json.dumps(layout).encode()),
-        "files": files,
-    }
+    return {"config": hash_file(source / "config.json"), "tensors": digest(json.dumps(layout).encode()), "files": files}
 
 
 def _copy_others(source: Path, target: Path) -> dict[str, str]:

@@ -68,10 +68,7 @@ def locate(plan: Plan, directory: Path, verify_hashes: bool = True) -> tuple[lis
 
 
 def match(
-    plan: Plan,
-    stored: Mapping[str, StoredTensor],
-    directory: Path,
-    refuse: Callable[[CheckpointError], None] = refuse,
+    plan: Plan, stored: Mapping[str, StoredTensor], directory: Path, refuse: Callable[[CheckpointError], None] = refuse
 ) -> list[TensorSource]:
     """Locate every tensor of which the plan's rank holds a part.
 

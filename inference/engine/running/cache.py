@@ -41,11 +41,7 @@ def bytes_per_page(config: ModelConfig, precision: Precision, mtp: bool = False,
 
 
 def allocate(
-    config: ModelConfig,
-    precision: Precision,
-    page_count: int,
-    device: torch.device | str = "cpu",
-    mtp: bool = False,
+    config: ModelConfig, precision: Precision, page_count: int, device: torch.device | str = "cpu", mtp: bool = False
 ) -> list[LayerCache]:
     """One LayerCache per layer, [P, 64, 1, row], uninitialised: nothing may read a slot that no token has written.
 

@@ -175,11 +175,7 @@ class DecodeInputs:
         return self.views.stage.view(torch.bool)[:1]
 
     def fill(
-        self,
-        batch: Batch,
-        words: np.ndarray | None = None,
-        record_place: int = 0,
-        token_place: int | None = None,
+        self, batch: Batch, words: np.ndarray | None = None, record_place: int = 0, token_place: int | None = None
     ) -> None:
         """Copy a step's inputs to the device. The rows that it does not need become padding.
 

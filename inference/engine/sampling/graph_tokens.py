@@ -241,12 +241,7 @@ class SamplingGraphs:
 
 
 def _choose(
-    logits: torch.Tensor,
-    given: SamplingInputs,
-    step: DecodeInputs,
-    found: GreedyTokens,
-    masked: bool,
-    random: bool,
+    logits: torch.Tensor, given: SamplingInputs, step: DecodeInputs, found: GreedyTokens, masked: bool, random: bool
 ) -> None:
     """Replace the likeliest tokens of a step's rows by tokens sampled from its logits fp32 [rows, vocab]."""
     rows, scores = step.batch, logits

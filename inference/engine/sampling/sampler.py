@@ -53,7 +53,7 @@ class SampledTokens:
     tokens: torch.Tensor  # int64 [N], by row, on the device
     accepted: (
         torch.Tensor | None
-    )  # int64 [M], by request, on the device: how many of its drafts are right, if there are any
+    )  # int64 [M] on the device: the number of right drafts of each request, if there are any
     # int64 on the host: by row, whether its logits were finite; by row, the token; then `accepted`.
     _result: torch.Tensor
     # By row, on the host: the best log-probabilities, their token ids, and the sampled token's log-probability.

@@ -227,9 +227,4 @@ def _empty_completion(prompt: _Prompt) -> Completion:
 
 
 def _head(context: ApiContext) -> dict[str, Any]:
-    return {
-        "id": new_id("cmpl"),
-        "object": "text_completion",
-        "created": int(time.time()),
-        "model": context.model_name,
-    }
+    return {"id": new_id("cmpl"), "object": "text_completion", "created": int(time.time()), "model": context.model_name}

@@ -9,17 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from ...text.messages import starts_thinking
-from .fields import (
-    MAX_TOKENS,
-    Integer,
-    JsonObject,
-    SamplingFields,
-    Strict,
-    Text,
-    TokenIds,
-    Whole,
-    count_characters,
-)
+from .fields import MAX_TOKENS, Integer, JsonObject, SamplingFields, Strict, Text, TokenIds, Whole, count_characters
 
 FUNCTION_NAME = r"^[a-zA-Z0-9_.-]{1,64}$"
 

@@ -74,10 +74,9 @@ class Service:
     ) -> None:
         """max_queue: requests that may be open in addition to the max_sequences that run at a time. deadline: seconds that a
         request may take, waiting included. delivery: Deltas are collected for this many seconds per open request, at most 0.15
-        altogether, and reach their streams together; a request's first and last Delta are not held back, and none during a
-        step that would exceed that.
-        step_times: how long steps with prompt tokens should last; by default as the device's entry of DEVICE_TIMES.
-        clock, thread: others only in a simulation.
+        altogether, and reach their streams together; a request's first and last Delta are not held back, and none during a step
+        that would exceed that. step_times: how long steps with prompt tokens should last; by default as the device's entry of
+        DEVICE_TIMES. clock, thread: others only in a simulation.
 
         Raises ValueError for a value out of range.
         """
