@@ -16,8 +16,7 @@ import torch
 from ..trace import STAGES, Trace, full_name, parse_name
 from .references import REFERENCES
 
-# The wrong values of `Case.rows`; None: they would be the right ones, or have another name.
-Prediction = torch.Tensor | None
+Prediction = torch.Tensor | None  # wrong values of `Case.rows`; None: they would be right, or have another name
 SAMPLE = 160  # rows of a stage on which hypotheses are tested, spread evenly over the differing ones
 
 

@@ -33,8 +33,7 @@ class Choices(NamedTuple):
     """The draft layer's inputs from a step's sampling, all on the device."""
 
     tokens: torch.Tensor  # int64 [N], for each of the step's rows of logits
-    # int64 [M], the number of right drafts of each request: the next ones follow the token after them.
-    accepted: torch.Tensor
+    accepted: torch.Tensor  # int64 [M], right drafts of each request: the next ones follow the token after them
     noise: DraftNoise  # of the M requests
 
 
