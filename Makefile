@@ -22,9 +22,9 @@ COMPILE := @$(BIN)/python -m compileall -qq -j 0 .venv/lib/python*/site-packages
 help:
 	@echo "make demo     a small model answers from a long chat, then talks to you"
 	@echo "make chat     the same model in the browser, with the inspector"
-	@echo "make quick    ruff and a share of every folder's tests, in about a minute and a half"
+	@echo "make quick    ruff and a share of every folder's tests, while you work"
 	@echo "make test     ruff, mypy and every test that this machine can run"
-	@echo "make lint     ruff and mypy alone"
+	@echo "make lint     only ruff and mypy"
 	@echo "make format   let ruff rewrite what it can"
 	@echo "make clean    remove everything made here, .venv included"
 
