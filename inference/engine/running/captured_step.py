@@ -121,7 +121,7 @@ class CapturedStep(Generic[T]):
         return outputs
 
     def free(self) -> None:
-        """Free the graph, whoever still holds this step."""
+        """Free the graph, even while others hold this step."""
         self._replay = None
 
     def _try_capture(self) -> None:
