@@ -19,6 +19,7 @@ from .api.context import ApiContext
 from .api.errors import install_handlers
 from .api.guard import LOOPBACK, MAX_BODY, Guard
 from .api.health import Measurements, health_router
+from .api.messages_api.route import messages_router
 from .api.metrics import Latencies
 from .api.open_requests import EndsOpenRequests, OpenRequests
 from .api.response_api.route import responses_router
@@ -62,7 +63,7 @@ def create_app(
     service.observe(latencies)
     service.observe(server_log)
     install_handlers(app)
-    for make_router in (chat_router, completions_router, responses_router, tokens_router):
+    for make_router in (chat_router, completions_router, responses_router, messages_router, tokens_router):
         app.include_router(make_router(context))
     app.include_router(health_router(context, Measurements(service, latencies)))
     app.openapi = lambda: _document(app, api_key is not None, (model_name, *aliases))  # type: ignore[method-assign]

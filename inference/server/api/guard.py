@@ -34,7 +34,8 @@ class Guard:
     rebinding; an Origin that is not the Host (403), against pages of other sites, or no URL (400); a missing or wrong API key
     (401); connections above the server's limits (503); two lengths of a body (400); large (413) and slow (408) bodies.
 
-    The key is sent as `Authorization: Bearer KEY`, or as the password of HTTP Basic, for which browsers ask by themselves.
+    The key is sent as `Authorization: Bearer KEY`, as `x-api-key: KEY`, or as the password of HTTP Basic, for which browsers ask by
+    themselves.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Guard:
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
-            await error.response()(scope, receive, _with_headers(send))
+            await error.response(scope["path"])(scope, receive, _with_headers(send))
 
     def _check(self, scope: Scope) -> ApiError | None:
         size = sum(len(name) + len(value) for name, value in scope["headers"])
@@ -91,11 +92,7 @@ class Guard:
                     403, "the Origin header names another site; expected this server (--allowed-origins)", code="origin"
                 )
         has_key = self._key is None or scope["path"] in PROBES
-        if (
-            self._key is not None
-            and not has_key
-            and not hmac.compare_digest(_given_key(headers.get("authorization", "")), self._key)
-        ):
+        if self._key is not None and not has_key and not hmac.compare_digest(_given_key(headers), self._key):
             # Only one challenge: Chromium ignores a header with two of them, and then never asks for the password.
             challenge = {"WWW-Authenticate": 'Basic realm="deepseek-v32", charset="UTF-8"'}
             return ApiError(401, "the API key is missing or wrong", code="invalid_api_key", headers=challenge)
@@ -159,8 +156,8 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-def _given_key(authorization: str) -> bytes:
-    scheme, _, value = authorization.partition(" ")
+def _given_key(headers: Headers) -> bytes:
+    scheme, _, value = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return value.strip().encode("latin-1", "replace")
     if scheme.lower() == "basic":
@@ -168,7 +165,7 @@ def _given_key(authorization: str) -> bytes:
             return base64.b64decode(value.strip(), validate=True).partition(b":")[2]
         except (binascii.Error, ValueError):
             return b""
-    return b""
+    return headers.get("x-api-key", "").encode("latin-1", "replace")
 
 
 def _with_headers(send: Send) -> Send:
