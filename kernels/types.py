@@ -178,7 +178,7 @@ class SparseAttention(NamedTuple):
         """Return the arguments of `sparse_mla_prefill` for the B * s_q queries of a decode."""
         q, latents, indices, softmax_scale, value_dim, lengths, attn_sink = self
         if latents.dtype != torch.uint8:
-            latents = latents.view(-1, 1, q.shape[3])
+            latents = latents.reshape(-1, 1, q.shape[3])  # a copy if pages lie apart
         if lengths is not None:
             lengths = lengths.repeat_interleave(q.shape[1])
         queries, selected = q.flatten(0, 1), indices.flatten(0, 1)[:, None]
