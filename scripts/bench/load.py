@@ -112,12 +112,12 @@ def drop(model: Path) -> None:
 @contextmanager
 def without_search() -> Iterator[None]:
     """Loading as it was before it looked for NaN and infinity."""
-    search = loading._check_finite
-    loading._check_finite = lambda tensor, data: None
+    search = loading.check_finite
+    loading.check_finite = lambda tensor, data: None
     try:
         yield
     finally:
-        loading._check_finite = search
+        loading.check_finite = search
 
 
 if __name__ == "__main__":
