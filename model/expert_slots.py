@@ -3,7 +3,7 @@
 A step asks for the experts that its tokens chose, layer by layer. Those in slots are multiplied with at once, while the others are
 read; these follow in groups, each launch writing only its experts' rows. Which slot holds an expert, and in how many launches a
 step is computed, changes no bit: see `grouped_gemm`. The least recently used expert makes room. Experts of a step with many
-tokens, which needs nearly all of them, make room for each other first, so that the experts of running answers stay.
+tokens, which needs nearly all of them, make room for each other, so that most experts of running answers stay.
 
 Slots hold weights as they are stored. If the model multiplies in another dtype, an expert is converted at its use.
 """
@@ -74,6 +74,7 @@ class _Slots:
         )  # the slots of experts, read or being read; the first goes first
         self.pinned: set[Key] = set()  # experts that the present step uses later
         self.unused: set[Key] = set()  # experts that have been requested for the present step or the next, and not used
+        self._lasting: set[Key] = set()  # experts that steps with few tokens used
         self._free = list(reversed(range(count)))
         self._reads: list[list[Future[None]]] = [[] for _ in range(count)]
         self._last_use: list[torch.cuda.Event | None] = [None] * count
@@ -82,9 +83,10 @@ class _Slots:
         """Return the experts that are held, and pin only them. An expert that could not be read is not held."""
         for key in keys:
             if key in self.held and any(read.done() and read.exception() for read in self._reads[self.held[key]]):
-                self._free.append(self.held.pop(key))
+                self._drop(key)
         found = [key for key in keys if key in self.held]
         if lasting:
+            self._lasting.update(found)
             for key in found:
                 self.held.move_to_end(key)
         self.pinned = set(found)
@@ -96,16 +98,23 @@ class _Slots:
         if len(self.unused) >= AHEAD:
             return False
         if not self._free:
-            victim = next((each for each in self.held if each not in self.pinned), None)
+            passing = len(self.held) - len(self._lasting)  # experts of long steps, which have a quarter of the slots
+            any_goes = lasting or not self.unused or passing < len(self._reads) // 4
+            victims = (
+                each for each in self.held if each not in self.pinned and (any_goes or each not in self._lasting)
+            )
+            victim = next(victims, None)
             if victim is None:
                 return False
-            self._free.append(self.held.pop(victim))
+            self._drop(victim)
         slot = self._free.pop()
         for read in self._reads[slot]:  # of a step that failed: it may still write
             if not read.cancel():
                 read.exception()
         self.held[key] = slot
         self.held.move_to_end(key, last=lasting)
+        if lasting:
+            self._lasting.add(key)
         self.pinned.add(key)
         self.unused.add(key)
         self._reads[slot] = self._reader.read(self._part, key, self._slot(slot), self._last_use[slot])
@@ -124,7 +133,7 @@ class _Slots:
                 for read in self._reads[self.held[key]]:
                     read.result()
             except Exception:
-                self._free.append(self.held.pop(key))
+                self._drop(key)
                 raise
         if self._converted is None:
             yield ExpertWeights(*self._stacked, self.table({e: self.held[layer, e] for layer, e in keys}, experts))
@@ -141,6 +150,10 @@ class _Slots:
                 self._last_use[self.held[key]] = event
         self.pinned.difference_update(keys)
         self.unused.difference_update(keys)
+
+    def _drop(self, key: Key) -> None:
+        self._free.append(self.held.pop(key))
+        self._lasting.discard(key)
 
     def any_weights(self, slots: torch.Tensor) -> ExpertWeights:
         """Weights of no expert, for launches whose results are not used."""
@@ -168,7 +181,7 @@ class ExpertSlots:
         device: torch.device,
     ) -> None:
         """layers: the numbers of the layers with experts, in the order of a step. experts: of one layer."""
-        self._shapes, self._reader, self._layers, self._experts, self.device = shapes, reader, layers, experts, device
+        self._shapes, self._reader, self.layers, self._experts, self.device = shapes, reader, layers, experts, device
         self._parts: dict[str, _Slots] = {}
         self._wanted: deque[tuple[str, Key]] = deque()  # experts to request, in order
         self._lasting = True  # of the present step
@@ -183,7 +196,7 @@ class ExpertSlots:
     @property
     def most(self) -> int:
         """The number of slots that hold every expert."""
-        return len(self._layers) * self._experts
+        return len(self.layers) * self._experts
 
     def allocate(self, count: int) -> None:
         """Make `count` slots, all empty, instead of those that there are."""
@@ -212,9 +225,9 @@ class ExpertSlots:
         found = {part: slots.find(keys, self._lasting) for part, slots in self._parts.items()}
         self.hits += min(map(len, found.values()))
         self.misses += len(keys) - min(map(len, found.values()))
-        self._wanted = deque((part, key) for part in self._parts for key in keys)
-        if not self._lasting and layer != self._layers[-1]:  # such a step needs nearly all experts of the next layer
-            following = self._layers[self._layers.index(layer) + 1]
+        self._wanted = deque((part, key) for part in self._parts for key in keys if key not in found[part])
+        if not self._lasting and layer != self.layers[-1]:  # such a step needs nearly all experts of the next layer
+            following = self.layers[self.layers.index(layer) + 1]
             self._wanted += [(part, (following, expert)) for part in self._parts for expert in range(self._experts)]
         self._advance()
         return lambda part: self._launches(self._parts[part], keys, found[part], len(bounds) - 1)
