@@ -30,7 +30,7 @@ class LLM:
     """A model with its engine, used by one thread at a time.
 
     The streams of a thread may be interleaved: each step advances all that are open. Another thread may take over between two
-    calls, even while a stream is open. A call while another thread's runs raises RuntimeError; service.Service serves many threads.
+    calls, even while a stream is open. RuntimeError for a call while another thread's runs (Service serves many), and in a fork.
     """
 
     def __init__(
