@@ -26,6 +26,7 @@ from deepseek_v32.model.checkpoint.config_json import config_json
 from deepseek_v32.model.checkpoint.safetensors import SINGLE
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.expert_slots import ExpertSlots
+from deepseek_v32.model.transformer import Transformer
 from deepseek_v32.model.weight_map import TensorSpec, tensor_specs
 
 SMALL = {
@@ -83,7 +84,7 @@ def write(directory: Path, config: ModelConfig) -> None:
     encoded += b" " * (-len(encoded) % 8)
     codes = torch.randint(0, 256, (2 * PATTERN,), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     codes[(codes & 0x7F) == 0x7F] = 0x38  # NaN
-    data, shift = memoryview(codes.numpy()), 0
+    data, shift = codes.numpy(), 0
     with (directory / SINGLE).open("wb") as file:
         file.write(len(encoded).to_bytes(8, "little") + encoded)
         for name, dtype, shape, deviation in tensors:
@@ -133,8 +134,8 @@ def measure(directory: Path, config: ModelConfig, arguments: argparse.Namespace)
     for share in arguments.slots:
         count = max(config.num_experts_per_tok, round(share * every))
         with LLM(directory, offload="experts", expert_slots=count, **options) as llm:
+            assert isinstance(llm.model, Transformer) and llm.model.expert_slots is not None
             slots = llm.model.expert_slots
-            assert isinstance(slots, ExpertSlots)
             if not rows:
                 result |= {"expert_bytes": slots.slot_bytes} | rates(slots, config, directory, arguments.cold)
                 print(json.dumps(result), flush=True)
