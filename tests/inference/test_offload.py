@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.parts import DEMO
 from deepseek_v32.model.checkpoint import expert_files
 from deepseek_v32.model.checkpoint.conversion import convert
 from deepseek_v32.model.checkpoint.manifest import write_manifest
@@ -62,6 +63,21 @@ def test_the_bits_of_the_resident_model(checkpoints, dtype, precision, options, 
     if key not in resident:
         resident[key] = run(path, PROMPTS, precision=precision, **options)
     assert run(path, PROMPTS, precision=precision, offload="experts", expert_slots=slots, **options) == resident[key]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp8", "bf16"])
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("model", ["demo", "fp8"])
+def test_the_bits_of_the_resident_model_on_a_gpu(checkpoints, model, deterministic, precision):
+    path = DEMO if model == "demo" else checkpoints / model
+    prompts = [list(range(5, 900)), *PROMPTS]
+    options: dict[str, Any] = {"device": "cuda", "precision": precision, "deterministic": deterministic}
+    for drafts in (0, 2):
+        expected = run(path, prompts, speculative_tokens=drafts, decode_graphs=False, **options)
+        for slots in (1, 5, 24):
+            found = run(path, prompts, speculative_tokens=drafts, offload="experts", expert_slots=slots, **options)
+            assert found == expected, (drafts, slots)
 
 
 @pytest.fixture(scope="module")
