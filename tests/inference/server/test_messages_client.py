@@ -143,9 +143,7 @@ def test_the_clients_loop_of_calls(server, client):
     chat_tools = [{"type": "function", "function": chat_tool}]
     server.say(CALL, ASK, tools=chat_tools)
     for is_streamed in (False, True):
-        runner = client.beta.messages.tool_runner(
-            **asked(), tools=[get_weather], max_iterations=2, stream=is_streamed
-        )
+        runner = client.beta.messages.tool_runner(**asked(), tools=[get_weather], max_iterations=2, stream=is_streamed)
         first, second = [turn.get_final_message() if is_streamed else turn for turn in runner]
         text, call = first.content
         assert (text.text, call.name, call.input) == ("Let me look.", "get_weather", {"city": "Köln", "days": 3})

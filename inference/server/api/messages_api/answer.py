@@ -8,6 +8,7 @@ from pydantic_core import from_json
 
 from ....completion import Completion
 from ....text.answer import AnswerDelta, AnswerParser, CallDelta
+from ..chat import limited
 from ..context import ApiContext, new_id
 from ..protocol import ChatRequest
 from .request import MessagesRequest
@@ -34,6 +35,7 @@ class Answer:
     def __init__(self, context: ApiContext, body: MessagesRequest, chat: ChatRequest, prompt_tokens: int) -> None:
         self._context, self._prompt_tokens = context, prompt_tokens
         self._max_tokens, self._thinks = body.max_tokens, chat.starts_thinking
+        self._most_calls = chat.most_calls
         self._parser = AnswerParser(chat.starts_thinking, chat.plain_tools())
         self._head = {"id": new_id("msg").replace("-", "_"), "type": "message", "role": "assistant"}
         self._head["model"] = context.model_name
@@ -72,7 +74,7 @@ class Answer:
             yield from self._grow("thinking", answer.reasoning_content)
         if answer.content:
             yield from self._grow("text", answer.content)
-        for delta in answer.call_deltas:
+        for delta in limited(answer.call_deltas, self._most_calls):
             yield from self._grow("tool_use", delta.arguments, delta)
 
     def _grow(self, kind: str, text: str, call: CallDelta | None = None) -> Iterator[Event]:

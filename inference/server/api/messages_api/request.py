@@ -7,7 +7,7 @@ from pydantic import Field, ValidationError
 
 from ....params import MAX_STOP_STRINGS
 from ..errors import ApiError, invalid
-from ..fields import MAX_ID, MAX_TOKENS, Integer, JsonObject, StopString, Strict, Text, Whole
+from ..fields import MAX_ID, MAX_TOKENS, Body, Integer, JsonObject, StopString, Strict, Text, Whole
 from ..protocol import FUNCTION_NAME, ChatRequest
 
 # Claude Code puts this line, which differs from request to request, before its system prompt: no page could be reused.
@@ -116,7 +116,7 @@ class OutputConfig(Whole):
     format: OutputFormat | None = None
 
 
-class CountRequest(Whole):
+class CountRequest(Body):
     """The conversation of a request. Fields that do not change the text of an answer are ignored."""
 
     model: Text | None = Field(None, description="the model that /v1/models lists; the default")
@@ -157,13 +157,14 @@ class MessagesRequest(CountRequest):
     container: Text | JsonObject | None = None
 
 
-def chat_request(body: CountRequest) -> ChatRequest:
-    """The chat request with the same meaning. Raises ApiError."""
+def chat_request(body: CountRequest) -> tuple[ChatRequest, list[int]]:
+    """The chat request with the same meaning, and by message the index of its last turn; -1: the system's. Raises ApiError."""
     if body.thread is not None:
         message = "thread is not served; expected all messages of the conversation"
         raise ApiError(400, message, "thread", "thread_unsupported_request")
+    messages, sources = _messages(body)
     given: dict[str, Any] = {
-        "messages": _messages(body),
+        "messages": messages,
         "thinking": {"type": "enabled" if body.thinking and body.thinking.type != "disabled" else "disabled"},
     }
     tools = [tool for tool in body.tools or () if isinstance(tool, CustomTool)]
@@ -179,16 +180,17 @@ def chat_request(body: CountRequest) -> ChatRequest:
         same = ("model", "temperature", "top_p", "top_k", "stream", "max_tokens")
         given |= {name: getattr(body, name) for name in same} | {"stop": body.stop_sequences}
     try:
-        return ChatRequest.model_validate(given)
+        return ChatRequest.model_validate(given), sources
     except ValidationError as error:  # what one turn becomes may be more than chat takes
         raise invalid(error.errors()) from None
 
 
-def _messages(body: CountRequest) -> list[dict[str, Any]]:
+def _messages(body: CountRequest) -> tuple[list[dict[str, Any]], list[int]]:
     """The turns as chat has them: turns of one role in a row are one, and each result of a tool is a message."""
     system = [block for block in _blocks(body.system or []) if not block.text.startswith(_BILLING)]
     turns = [*([Turn(role="system", content=[*system])] if system else []), *body.messages]
     messages: list[dict[str, Any]] = []
+    sources: list[int] = []
     for number, turn in enumerate(turns, len(body.messages) - len(turns)):
         blocks = _blocks(turn.content)
         for place, block in enumerate(blocks):
@@ -203,12 +205,13 @@ def _messages(body: CountRequest) -> list[dict[str, Any]]:
                 messages.append({"role": turn.role, "content": []})
             for block in rest:
                 _add(messages[-1], block)
+        sources += [number] * (len(messages) - len(sources))
     if messages[-1]["role"] == "assistant":
         messages[-1]["prefix"] = True
     for message in messages:
         if message["role"] == "assistant":  # what the model wrote had no line breaks between two texts
             message["content"] = "".join(part["text"] for part in message["content"])
-    return messages
+    return messages, sources
 
 
 _ALLOWED = {

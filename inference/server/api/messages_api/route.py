@@ -16,7 +16,6 @@ from ..errors import declared, renamed, skipped
 from ..events import ClientGone, EventStream, collect, merged, unless_gone
 from ..fields import response_schema
 from ..guard import BoundedRoute
-from ..protocol import ChatRequest
 from ..responses import EVENTS
 from .answer import Answer, Event
 from .request import CountRequest, MessagesRequest, chat_request
@@ -41,11 +40,11 @@ def messages_router(context: ApiContext) -> APIRouter:
         """Answer a conversation."""
         context.check_model(body.model)
         context.check_capacity(1)
-        chat, headers = chat_request(body), skipped(body.skipped)
+        headers = skipped(body.skipped)
         if body.stream:
-            return EventStream(_stream(*await _begin(context, body, chat)), headers)
+            return EventStream(_stream(*await _begin(context, body)), headers)
         try:
-            return JSONResponse(await unless_gone(request, _answer(context, body, chat)), headers=headers)
+            return JSONResponse(await unless_gone(request, _answer(context, body)), headers=headers)
         except ClientGone:
             return Response(status_code=499)
 
@@ -53,25 +52,26 @@ def messages_router(context: ApiContext) -> APIRouter:
     async def count_tokens(body: CountRequest) -> JSONResponse:
         """The number of tokens of a conversation's prompt, if the context can hold them."""
         context.check_model(body.model)
-        chat = chat_request(body)
+        chat, sources = chat_request(body)
         with renamed(_NAMES):
-            encode = partial(conversation_ids, context, chat, response_schema(chat))
+            encode = partial(conversation_ids, context, chat, response_schema(chat), partial(_name, sources))
             tokens = await context.encoding.run(chat.characters, encode)
         return JSONResponse({"input_tokens": len(tokens)}, headers=skipped(body.skipped))
 
     return router
 
 
-async def _begin(context: ApiContext, body: MessagesRequest, chat: ChatRequest) -> tuple[Answer, AsyncStream]:
+async def _begin(context: ApiContext, body: MessagesRequest) -> tuple[Answer, AsyncStream]:
     """All refusals of a request happen here."""
+    chat, sources = chat_request(body)
     with renamed(_NAMES):
-        [request] = await make_chat_requests(context, chat)
+        [request] = await make_chat_requests(context, chat, partial(_name, sources))
         [stream] = await context.submit([request])
     return Answer(context, body, chat, len(request.prompt)), stream
 
 
-async def _answer(context: ApiContext, body: MessagesRequest, chat: ChatRequest) -> dict[str, Any]:
-    answer, stream = await _begin(context, body, chat)
+async def _answer(context: ApiContext, body: MessagesRequest) -> dict[str, Any]:
+    answer, stream = await _begin(context, body)
     [completion] = await collect([stream])
     for _ in (*answer.push(completion.text), *answer.finish(completion)):
         pass
@@ -87,6 +87,10 @@ async def _stream(answer: Answer, stream: AsyncStream) -> AsyncGenerator[bytes, 
             events += answer.finish(completion)
         if events:
             yield _written(events)
+
+
+def _name(sources: list[int], message: int) -> str:
+    return "system" if sources[message] < 0 else f"messages[{sources[message]}]"
 
 
 def _written(events: Iterable[Event]) -> bytes:

@@ -168,9 +168,19 @@ async def _begin(context: ApiContext, body: ResponseRequest, kept: KeptResponses
     conversation = kept.conversation(body)
     if len(conversation) > MAX_ITEMS:
         raise ApiError(400, f"input has {len(conversation)} items in all; expected at most {MAX_ITEMS}", "input")
-    chat = chat_request(body, conversation)
+    chat, sources = chat_request(body, conversation)
+    before = len(conversation) - (1 if isinstance(body.input, str) else len(body.input))
+
+    def name(message: int) -> str:
+        item = sources[message]
+        if item is None:
+            return "instructions"
+        if item < before:
+            return f"input has a conversation of previous_response_id whose item {item}"
+        return "input" if isinstance(body.input, str) else f"input[{item - before}]"
+
     with renamed(_NAMES):
-        [request] = await make_chat_requests(context, chat)
+        [request] = await make_chat_requests(context, chat, name)
         [stream] = await context.submit([request])
     answer = Answer(context, body, request.params, chat.starts_thinking)
 
