@@ -73,7 +73,7 @@ def create_app(
     app.add_middleware(EndsOpenRequests, requests=app.state.open_requests)
     app.add_middleware(Guard, hosts=hosts, origins=origins, api_key=api_key, max_body=max_body)
     if origins:
-        methods = ["GET", "POST"]
+        methods = ["GET", "POST", "DELETE"]
         app.add_middleware(
             CORSMiddleware,
             allow_origins=origins,

@@ -126,6 +126,7 @@ _MEANINGS = {
     404: "There is no such model, or no such response any more",
     408: "The request did not arrive in time",
     413: "The request's body is too large",
+    415: "The request's body has an encoding that is not served",
     431: "The request's headers are too large",
     500: "The server failed; its log says why",
     503: "The queue is full, there are too many connections, or the server is stopping",
@@ -138,7 +139,7 @@ def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """FastAPI's `responses` for these statuses and for those that every route may have."""
     responses: dict[int | str, dict[str, Any]] = {
         status: {"model": ErrorResponse, "description": _MEANINGS[status]}
-        for status in sorted({*statuses, 400, 401, 403, 408, 413, 431, 500, 503})
+        for status in sorted({*statuses, 400, 401, 403, 408, 413, 415, 431, 500, 503})
     }
     responses[503]["headers"] = _RETRY_AFTER
     return responses

@@ -155,6 +155,15 @@ class TokenizeResponse(BaseModel):
     max_model_len: int
 
 
+class TokenizerInfo(BaseModel):
+    tokenizer_class: str
+    bos_token: str | None
+    eos_token: str | None
+    pad_token: None
+    model_max_length: int
+    chat_template: str | None
+
+
 class DetokenizeResponse(BaseModel):
     prompt: str
 

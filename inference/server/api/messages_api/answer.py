@@ -79,6 +79,8 @@ class Answer:
 
     def _grow(self, kind: str, text: str, call: CallDelta | None = None) -> Iterator[Event]:
         begins_call = call is not None and call.name is not None
+        if call is not None and not begins_call and self._blocks[-1]["type"] != "tool_use":
+            return  # the end of a call that text has followed: only a bracket
         if begins_call or not self._is_open or self._blocks[-1]["type"] != kind:
             yield from self._close()
             named = {"id": f"toolu_{secrets.token_hex(12)}", "name": call.name} if call is not None else {}
