@@ -15,8 +15,8 @@ from ...model.transformer import Transformer
 from ..config import CacheBudget, EngineConfig, Limits, most_rows
 from .running.cache import bytes_per_page
 from .running.decode_graph import batch_buckets, context_buckets
-from .running.largest_step import measure_largest_step
 from .running.selection import most_bytes
+from .warm_up import measure_largest_step
 
 _CPU_SEQUENCES = 8  # full contexts that the default number of pages on a CPU holds, memory permitting
 _GIB = 2**30
