@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from deepseek_v32.kernels import implementations as table
 from deepseek_v32.kernels.availability import check_backend, describe
 from deepseek_v32.kernels.implementations import INVARIANT, OPERATIONS, Implementation
 from deepseek_v32.kernels.quantize import quantize_blocks
