@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tokenizers
 from tokenizers import pre_tokenizers
 
@@ -28,6 +30,9 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # stands for bytes that are not a cha
 LONG_TEXT = 2**18
 # Characters that one search for control tokens covers, in up to 8 ms.
 _SEARCHED = 2**16
+# Bytes that are counted at a time, for which numpy takes eight times as much memory.
+_COUNTED = 2**20
+_ROUNDING = 1e-6  # more than the error of a sum of shares of tokens
 # Decoding never skips these, whatever the tokenizer file says: the parser of the answer needs them.
 MARKUP = (THINK, END_THINK, DSML)
 
@@ -72,7 +77,7 @@ class Tokenizer:
         self._skipped = (flagged | {self.bos_id, *self.eos_ids}) - kept - {None}
         # A byte-level decoder concatenates the bytes of the tokens; other decoders depend on the token before.
         self.is_byte_level: bool = (definition.get("decoder") or {}).get("type") == "ByteLevel"
-        self._whole: dict[int, str | None] = {}  # see whole_text
+        self._bytes: dict[int, bytes] = {}  # see token_bytes
 
     @classmethod
     def from_directory(cls, path: str | Path) -> "Tokenizer | None":
@@ -134,16 +139,17 @@ class Tokenizer:
     def least_tokens(self, pieces: Sequence[str | Special], parse_special: bool = False) -> int:
         """Return a lower bound on the number of tokens of ``encode_pieces``, or of ``encode`` for one text, without encoding.
 
-        A text has at least as many tokens as its bytes divided by the longest token's. The bound is 0 for tokenizers that may
-        drop or merge any number of characters.
+        Each byte of a token of n bytes is 1/n of it, and a byte is at least the share that it has of the longest token with
+        such a byte. The bound is 0 for tokenizers that may drop or merge any number of characters.
         """
-        longest = self._longest_parsed if parse_special else self._longest_plain
-        if longest is None:
+        shares = self._parsed_shares if parse_special else self._plain_shares
+        if shares is None:
             return 0
         texts = [
             p if isinstance(p, str) else p.text for p in pieces if isinstance(p, str) or p.text not in self.special_ids
         ]
-        return -(-sum(map(utf8_length, texts)) // longest) + len(pieces) - len(texts)
+        least = float(sum(_byte_counts(text) @ shares for text in texts))
+        return math.ceil(least - _ROUNDING) + len(pieces) - len(texts)
 
     def encode_prompt(self, text: str, parse_special: bool = False) -> list[int]:
         """Encode a plain text prompt: the bos token, if the checkpoint has one, and the ids of ``text``."""
@@ -198,12 +204,15 @@ class Tokenizer:
             return self._full.decode_batch([kept], skip_special_tokens=False)[0]
         return self._full.decode(kept, skip_special_tokens=False)
 
-    def whole_text(self, token: int) -> str | None:
-        """Return the text of a token that begins at a character's first byte; None if it depends on the tokens after it."""
-        if token not in self._whole:
-            text = self.decode([token])
-            self._whole[token] = text if self.is_byte_level and not text.endswith(REPLACEMENT) else None
-        return self._whole[token]
+    def token_bytes(self, token: int, skip_special_tokens: bool = True) -> bytes:
+        """Return the bytes that a byte-level tokenizer decodes a token to. Arguments and ids without text: as in `decode`."""
+        if skip_special_tokens and (known := self._bytes.get(token)) is not None:
+            return known
+        text = (self._full.id_to_token(token) if token >= 0 else None) or ""
+        written = bytes(map(_BYTES.__getitem__, text)) if _BYTES.keys() >= set(text) else text.encode()
+        if skip_special_tokens:
+            written = self._bytes[token] = b"" if token in self._skipped else written
+        return written
 
     @cached_property
     def plain(self) -> tokenizers.Tokenizer:
@@ -219,21 +228,38 @@ class Tokenizer:
         return plain
 
     @cached_property
-    def _longest_plain(self) -> int | None:
-        return longest_token(self._definition)
+    def _longest(self) -> np.ndarray | None:
+        return longest_tokens(self._definition)
 
     @cached_property
-    def _longest_parsed(self) -> int | None:
-        """The same as ``_longest_plain`` with control tokens; None if one may swallow all spaces around it."""
+    def _plain_shares(self) -> np.ndarray | None:
+        return None if self._longest is None else 1 / self._longest
+
+    @cached_property
+    def _parsed_shares(self) -> np.ndarray | None:
+        """The same as ``_plain_shares`` with control tokens; None if one may swallow all spaces around it."""
         added = self._definition.get("added_tokens", ())
-        if self._longest_plain is None or any(token.get("lstrip") or token.get("rstrip") for token in added):
+        if self._longest is None or any(token.get("lstrip") or token.get("rstrip") for token in added):
             return None
-        return max([self._longest_plain, *(len(token["content"].encode()) for token in added)])
+        longest = self._longest.copy()
+        for written in (token["content"].encode() for token in added):
+            longest[list(written)] = np.maximum(longest[list(written)], len(written))
+        return 1 / longest
 
     @cached_property
     def _special_pattern(self) -> re.Pattern[str]:
         longest_first = sorted(self.special_ids, key=len, reverse=True)
         return re.compile("|".join(map(re.escape, longest_first)))
+
+
+def _byte_characters() -> dict[str, int]:
+    """Return the byte for which each character of byte-level tokens stands: its own if printable, else one past 255."""
+    alphabet = set(pre_tokenizers.ByteLevel.alphabet())
+    others = iter(sorted(character for character in alphabet if ord(character) > 255))
+    return {chr(byte) if chr(byte) in alphabet else next(others): byte for byte in range(256)}
+
+
+_BYTES = _byte_characters()
 
 
 def utf8_length(text: str) -> int:
@@ -246,8 +272,17 @@ def _without_surrogates(text: str) -> str:
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace") if not text.isascii() else text
 
 
-def longest_token(definition: Mapping[str, Any]) -> int | None:
-    """Return the bytes of the longest token of plain text, without added tokens; None if there is no bound.
+def _byte_counts(text: str) -> np.ndarray:
+    """Count each byte of a text, int64 [256], as it is encoded. Other threads run meanwhile."""
+    counts = np.zeros(256, dtype=np.int64)
+    written = np.frombuffer(_without_surrogates(text).encode(), dtype=np.uint8)
+    for start in range(0, len(written), _COUNTED):
+        counts += np.bincount(written[start : start + _COUNTED], minlength=256)
+    return counts
+
+
+def longest_tokens(definition: Mapping[str, Any]) -> np.ndarray | None:
+    """Return by byte the length in bytes of the longest token of plain text with this byte, int64 [256]; None without a bound.
 
     `definition`: a parsed tokenizer.json. Byte-level tokenizers have a bound: they keep every byte of a text and write it as one
     character of a fixed alphabet. There is none with a normalizer, which may delete text, or if a byte has no token of its own:
@@ -255,14 +290,26 @@ def longest_token(definition: Mapping[str, Any]) -> int | None:
     """
     model = definition.get("model") or {}
     vocabulary = model.get("vocab")
-    if model.get("type") != "BPE" or definition.get("normalizer") is not None or not isinstance(vocabulary, Mapping):
+    if model.get("type") != "BPE" or not isinstance(vocabulary, Mapping) or not _is_empty(definition.get("normalizer")):
         return None
     if model.get("continuing_subword_prefix") or model.get("end_of_word_suffix"):
         return None
-    alphabet = set(pre_tokenizers.ByteLevel.alphabet())
-    if not _keeps_every_byte(definition.get("pre_tokenizer")) or not alphabet <= vocabulary.keys():
+    if not _keeps_every_byte(definition.get("pre_tokenizer")) or not _BYTES.keys() <= vocabulary.keys():
         return None
-    return max(len(token) for token in vocabulary if alphabet.issuperset(token))
+    longest = np.ones(256, dtype=np.int64)
+    unseen = set(_BYTES)
+    for token in sorted(vocabulary, key=len, reverse=True):
+        if not unseen.isdisjoint(token) and _BYTES.keys() >= (characters := set(token)):
+            longest[[_BYTES[character] for character in characters & unseen]] = len(token)
+            unseen -= characters
+    return longest
+
+
+def _is_empty(normalizer: Any) -> bool:
+    """Tell whether a normalizer changes nothing: there is none, or a sequence of none, as in DeepSeek-V3's file."""
+    if not isinstance(normalizer, Mapping):
+        return normalizer is None
+    return normalizer.get("type") == "Sequence" and all(map(_is_empty, normalizer.get("normalizers") or ()))
 
 
 def _keeps_every_byte(pre_tokenizer: Any) -> bool:
