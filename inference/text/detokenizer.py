@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ...kernels.errors import ArgumentError
 from .tokenizer import REPLACEMENT, Tokenizer
 
-_UNFINISHED = 3  # the most bytes of a character that is not complete
+MOST_UNFINISHED = 3  # the most bytes of a character that is not complete
 _CONTEXT = 8  # tokens before a new one that decoders other than the byte-level one are given
 
 
@@ -43,7 +43,7 @@ class IncrementalDecoder:
         """Add a token whose text may depend on the tokens before it."""
         self._window.append(token)
         text = self._tokenizer.decode(self._window)
-        stable = max(len(text.rstrip(REPLACEMENT)), len(text) - _UNFINISHED)
+        stable = max(len(text.rstrip(REPLACEMENT)), len(text) - MOST_UNFINISHED)
         new = text[self._returned : stable]
         self._returned = max(self._returned, stable)
         if len(self._window) > 2 * _CONTEXT:

@@ -221,12 +221,15 @@ class CallWriter:
         return whole is not None
 
     def cut(self) -> None:
-        """End the call in the middle of a value. Its arguments stay incomplete JSON, so that no one takes them for whole."""
-        self._write_wrapper()
-        if self._value is not None:
-            text = "".join(self._value)
-            self._write_key(self._key, json.dumps(text, ensure_ascii=False)[:-1] if self._is_string else text)
-            self._value = None
+        """End the call before its end. Its arguments stay the beginning of an object, so that no one takes them for whole.
+
+        A value that is written only when it is complete is left out: it may become another one.
+        """
+        if self._value is not None and not self._may_wrap():
+            self._write_wrapper()
+            self._write_key(self._key, "")
+        elif not self._written and self.has_parameters:
+            self._written.append("{")
 
     def _may_wrap(self) -> bool:
         return not self._written and self._schema.may_wrap(self._key)

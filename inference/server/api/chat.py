@@ -75,7 +75,7 @@ async def make_chat_requests(context: ApiContext, body: ChatRequest) -> list[Eng
 
 
 def _choice(context: ApiContext, body: ChatRequest, index: int, completion: Completion) -> dict[str, Any]:
-    answer = parse_assistant(completion.text, body.starts_thinking, body.plain_tools())
+    answer = parse_assistant(completion.text, body.starts_thinking, body.plain_tools(), completion.is_cut)
     message: dict[str, Any] = {
         "role": "assistant",
         "content": None if answer.tool_calls and not answer.content else answer.content,
@@ -147,7 +147,7 @@ class _StreamedChoice:
         else:
             check_finished(last.completion)
             self.completion = last.completion
-            answer += self._parser.finish()
+            answer += self._parser.finish(last.completion.is_cut)
         content = self._delta(answer)
         if last.completion is not None:
             reason = _finish_reason(last.completion, self._calls > 0)
