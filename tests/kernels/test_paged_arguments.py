@@ -341,7 +341,7 @@ def test_pages_of_index_keys_in_bytes_have_no_gaps() -> None:
 
 
 def test_no_operation_is_forgotten() -> None:
-    paged = {"block_table", "slots", "lengths", "cache_seqlens", "kv_indices", "cache", "caches"}
+    paged = {"block_table", "lengths", "cache_seqlens", "kv_indices", "cache", "caches"}
     public = {}
     for name, implementations in OPERATIONS.items():
         module = import_module(f"deepseek_v32.kernels.{implementations[-1].module}")
