@@ -4,7 +4,7 @@ import ctypes
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import tokenizers
-from tokenizers import pre_tokenizers
 
 from .errors import TokenizerError, TooManyTokens
+from .longest_token import BYTES, longest_tokens
 from .settings import build_definition, end_ids, read_chat_template, read_settings, token_text, vocabulary_size
 
 # DeepSeek's control tokens, by their texts.
@@ -209,7 +209,7 @@ class Tokenizer:
         if skip_special_tokens and (known := self._bytes.get(token)) is not None:
             return known
         text = (self._full.id_to_token(token) if token >= 0 else None) or ""
-        written = bytes(map(_BYTES.__getitem__, text)) if _BYTES.keys() >= set(text) else text.encode()
+        written = bytes(map(BYTES.__getitem__, text)) if BYTES.keys() >= set(text) else text.encode()
         if skip_special_tokens:
             written = self._bytes[token] = b"" if token in self._skipped else written
         return written
@@ -252,16 +252,6 @@ class Tokenizer:
         return re.compile("|".join(map(re.escape, longest_first)))
 
 
-def _byte_characters() -> dict[str, int]:
-    """Return the byte for which each character of byte-level tokens stands: its own if printable, else one past 255."""
-    alphabet = set(pre_tokenizers.ByteLevel.alphabet())
-    others = iter(sorted(character for character in alphabet if ord(character) > 255))
-    return {chr(byte) if chr(byte) in alphabet else next(others): byte for byte in range(256)}
-
-
-_BYTES = _byte_characters()
-
-
 def utf8_length(text: str) -> int:
     """Count the bytes of a text, which may hold lone surrogates."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
@@ -279,55 +269,6 @@ def _byte_counts(text: str) -> np.ndarray:
     for start in range(0, len(written), _COUNTED):
         counts += np.bincount(written[start : start + _COUNTED], minlength=256)
     return counts
-
-
-def longest_tokens(definition: Mapping[str, Any]) -> np.ndarray | None:
-    """Return by byte the length in bytes of the longest token of plain text with this byte, int64 [256]; None without a bound.
-
-    `definition`: a parsed tokenizer.json. Byte-level tokenizers have a bound: they keep every byte of a text and write it as one
-    character of a fixed alphabet. There is none with a normalizer, which may delete text, or if a byte has no token of its own:
-    then text may be dropped or become one unknown token.
-    """
-    model = definition.get("model") or {}
-    vocabulary = model.get("vocab")
-    if model.get("type") != "BPE" or not isinstance(vocabulary, Mapping) or not _is_empty(definition.get("normalizer")):
-        return None
-    if model.get("continuing_subword_prefix") or model.get("end_of_word_suffix"):
-        return None
-    if not _keeps_every_byte(definition.get("pre_tokenizer")) or not _BYTES.keys() <= vocabulary.keys():
-        return None
-    longest = np.ones(256, dtype=np.int64)
-    unseen = set(_BYTES)
-    for token in sorted(vocabulary, key=len, reverse=True):
-        if not unseen.isdisjoint(token) and _BYTES.keys() >= (characters := set(token)):
-            longest[[_BYTES[character] for character in characters & unseen]] = len(token)
-            unseen -= characters
-    return longest
-
-
-def _is_empty(normalizer: Any) -> bool:
-    """Tell whether a normalizer changes nothing: there is none, or a sequence of none, as in DeepSeek-V3's file."""
-    if not isinstance(normalizer, Mapping):
-        return normalizer is None
-    return normalizer.get("type") == "Sequence" and all(map(_is_empty, normalizer.get("normalizers") or ()))
-
-
-def _keeps_every_byte(pre_tokenizer: Any) -> bool:
-    """Tell whether a pre-tokenizer writes bytes in the alphabet's characters and removes none of them."""
-    if not isinstance(pre_tokenizer, Mapping):
-        return False
-    if pre_tokenizer.get("type") != "Sequence":
-        return pre_tokenizer.get("type") == "ByteLevel"
-    steps = [step for step in pre_tokenizer.get("pretokenizers") or () if isinstance(step, Mapping)]
-    return (
-        bool(steps)
-        and steps[-1].get("type") == "ByteLevel"
-        and all(
-            step.get("type") in ("ByteLevel", "Digits")
-            or (step.get("type") == "Split" and step.get("behavior") != "Removed")
-            for step in steps
-        )
-    )
 
 
 def return_memory() -> None:
