@@ -67,10 +67,9 @@ async def make_chat_requests(
 ) -> list[EngineRequest]:
     """The n requests to the engine. name: of the messages, for errors. Raises ApiError and Busy."""
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
-    llm = context.service.llm
-    params = sampling_params(
-        body, body.max_completion_tokens or body.max_tokens, logprobs, context.service.requests.default_params
-    )
+    llm, requests = context.service.llm, context.service.requests
+    max_tokens = body.max_completion_tokens or body.max_tokens or requests.max_new_tokens
+    params = sampling_params(body, max_tokens, logprobs, requests.default_params)
     size = body.characters
     constrain = partial(answer_params, body, params, context.tokenizer, llm.chat_format)
     params = await context.encoding.run(size, constrain) if body.tools else constrain()

@@ -81,6 +81,8 @@ def answer_params(
         raise ApiError(400, str(error), error.name.partition(" ")[0]) from None
     if grammar is not None:
         params = replace(params, structured_outputs=StructuredOutputsParams(grammar=grammar))
+    if body.tool_choice not in ("auto", "none", None):  # the answer has no content that could be ended
+        params = replace(params, stop=())
     return params.for_answer(body.starts_thinking)
 
 
