@@ -101,7 +101,7 @@ class SamplingParams:
             raise ArgumentError("structured_outputs", f"{self.structured_outputs!r:.100}", "StructuredOutputsParams")
 
     def for_answer(self, thinking: bool) -> "SamplingParams":
-        """The same for an answer to a conversation. thinking: it starts inside of its reasoning, after which forms and stops begin."""
+        """The same for an answer to a conversation. thinking: it starts inside of its reasoning, which has no form and no stops."""
         changed: dict[str, Any] = {}
         if self.stop:
             changed["begins_in"] = "reasoning" if thinking else "content"

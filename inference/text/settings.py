@@ -13,7 +13,6 @@ from ...model.checkpoint.files import parse_object
 from ...model.errors import short_repr
 from .errors import TokenizerError
 
-
 T = TypeVar("T")
 
 

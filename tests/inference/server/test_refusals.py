@@ -86,11 +86,15 @@ ENDLESS = {
 }  # fmt: skip
 
 
+GOOD = [{"type": "function", "function": {"name": "good", "parameters": {"type": "object"}}}]
+
+
 @pytest.mark.parametrize("schema", ENDLESS.values(), ids=ENDLESS)
 def test_schemas_without_an_end(http, schema):
     wanted = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
     for path, body, name in (
         (CHAT, {"messages": ASK, "response_format": wanted}, "response_format"),
+        (CHAT, {"messages": ASK, "response_format": wanted, "tools": GOOD}, "response_format"),
         (TEXT, {"prompt": "a", "guided_json": schema}, "guided_json"),
         (TEXT, {"prompt": "a", "guided_json": json.dumps(schema)}, "guided_json"),
         (RESPONSES, {"input": "a", "text": {"format": {"type": "json_schema", "name": "a", "schema": schema}}}, "text.format"),

@@ -97,7 +97,9 @@ _PART_TYPES = {"reasoning": "reasoning_text", "message": "output_text"}
 class Output:
     """The items so far. Each is opened, grows and is done before the next one begins."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_calls: int | None = None) -> None:
+        """most_calls: later ones are left out; None: any number."""
+        self._most_calls = most_calls
         self.items: list[dict[str, Any]] = []
         self._is_open = False
 
@@ -127,6 +129,8 @@ class Output:
         yield self._text_event("delta", delta=text)
 
     def _add_arguments(self, delta: CallDelta) -> Iterator[Event]:
+        if self._most_calls is not None and delta.index >= self._most_calls:
+            return
         if delta.name is not None:
             yield from self._close()
             call = {"name": delta.name, "call_id": f"call_{secrets.token_hex(12)}", "arguments": ""}

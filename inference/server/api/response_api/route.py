@@ -163,6 +163,7 @@ class _Begun:
     parser: AnswerParser
     stream: AsyncStream
     keep: Callable[[dict[str, Any]], None]  # the response
+    most_calls: int | None
 
 
 async def _begin(context: ApiContext, body: ResponseRequest, kept: KeptResponses) -> _Begun:
@@ -190,12 +191,12 @@ async def _begin(context: ApiContext, body: ResponseRequest, kept: KeptResponses
         if body.store is not False:
             kept.keep(response, conversation)
 
-    return _Begun(answer, AnswerParser(chat.starts_thinking, chat.plain_tools()), stream, keep)
+    return _Begun(answer, AnswerParser(chat.starts_thinking, chat.plain_tools()), stream, keep, chat.most_calls)
 
 
 async def _answer(begun: _Begun) -> dict[str, Any]:
     [completion] = await collect([begun.stream])
-    output = Output()
+    output = Output(begun.most_calls)
     for _ in output.push(begun.parser.push(completion.text) + begun.parser.finish()):
         pass
     for _ in output.finish(completion.finish_reason == "length"):
@@ -206,7 +207,7 @@ async def _answer(begun: _Begun) -> dict[str, Any]:
 
 
 async def _stream(begun: _Begun) -> AsyncGenerator[bytes, None]:
-    numbers, output, answer, parser = itertools.count(), Output(), begun.answer, begun.parser
+    numbers, output, answer, parser = itertools.count(), Output(begun.most_calls), begun.answer, begun.parser
 
     def written(events: Iterable[Event]) -> bytes:
         return b"".join(_written(event, next(numbers)) for event in events)
