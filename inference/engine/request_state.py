@@ -47,7 +47,7 @@ class RequestState:
         self._in_content = params.begins_in != "reasoning"
         self._marks = {} if params.begins_in == "text" else {marks.get(END_THINK): True, marks.get(DSML): False}
 
-    def push(self, sample: Sample, recorder: SelectionRecorder, offset: int = 0) -> Delta:
+    def push(self, sample: Sample, recorder: SelectionRecorder | None, offset: int = 0) -> Delta:
         """Append a sampled token to the request, and decide whether it is the last one. offset: its place among the step's tokens.
 
         Raises no Exception: a failure (the tokenizer's library raises plain Exception) ends only this request, with an error.
@@ -93,11 +93,11 @@ class RequestState:
             selection=self._selection if request.inspect else None,
         )
 
-    def _push(self, sample: Sample, recorder: SelectionRecorder, offset: int) -> Delta:
+    def _push(self, sample: Sample, recorder: SelectionRecorder | None, offset: int) -> Delta:
         if sample.error is not None:
             return self.finish("error", sample.error)
         request, params = self.request, self.request.params
-        selection = recorder.of(request, offset, sample.drafted) if request.inspect else None
+        selection = None if recorder is None else recorder.of(request, offset, sample.drafted)
         token, text = sample.token, ""
         self._drafted += sample.drafted
         request.tokens.append(token)
