@@ -77,6 +77,8 @@ def test_names_that_cannot_be_written_back(http):
 ENDLESS = {
     "itself": {"$ref": "#/$defs/n", "$defs": {"n": {"$ref": "#/$defs/n"}}},
     "the whole": {"$ref": "#"},
+    "the whole by nothing": {"$ref": ""},
+    "the whole by name": {"$id": "https://example.com/a", "$ref": "https://example.com/a#"},
     "two": {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"anyOf": [{"$ref": "#/$defs/a"}]}}},
     "choices": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]},
     "all": {"allOf": [{"$ref": "#"}]},
@@ -101,7 +103,7 @@ def test_schemas_without_an_end(http, schema):
     ):  # fmt: skip
         param, message = refusal(http, path, body)
         assert param == name and "refers to itself without an end; expected" in message
-    if "$defs" not in schema:  # a part of a function's schema, which the others are not
+    if schema.keys().isdisjoint(("$defs", "$id")):  # a part of a function's schema, which the others are not
         schema = {"type": "object", "properties": {"a": {"anyOf": [schema]}}, "required": ["a"]}
     tool = {"name": "f", "parameters": {**schema, "type": "object"}}
     body = {"messages": ASK, "tools": [{"type": "function", "function": tool}], "tool_choice": "required"}
