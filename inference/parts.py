@@ -69,7 +69,7 @@ def load_parts(
         default_params, max_new_tokens = SamplingParams(), None
         if directory:
             default_params = sampling_defaults(directory, SamplingParams)
-            max_new_tokens = sampling_defaults(directory, dict).get("max_tokens")
+            max_new_tokens = sampling_defaults(directory, dict[str, Any]).get("max_tokens")
         chat_format = resolve_chat_format(tokenizer, chosen.chat_format)
         model = load_on_all_ranks(job, source, progress)
         config, target = model.config, model.compute.device

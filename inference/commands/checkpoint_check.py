@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -124,7 +125,7 @@ def _check_tokenizer(directory: Path) -> Finding:
         problems.append(str(error))
     try:
         sampling_defaults(directory, SamplingParams)
-        text += "".join(f", {name} {value}" for name, value in sampling_defaults(directory, dict).items())
+        text += "".join(f", {name} {value}" for name, value in sampling_defaults(directory, dict[str, Any]).items())
     except ValueError as error:
         if str(error) not in problems:
             problems.append(str(error))

@@ -139,7 +139,7 @@ def places(value: Any, depth: int = 0) -> Iterator[tuple[Any, ...]]:
 def generation(directory: Path, **values: Any) -> dict[str, Any]:
     (directory / "generation_config.json").write_text(json.dumps(values))
     sampling_defaults(directory, SamplingParams)
-    return sampling_defaults(directory, dict)
+    return sampling_defaults(directory, dict[str, Any])
 
 
 def test_generation_keys_are_honoured(tmp_path):
