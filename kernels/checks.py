@@ -5,8 +5,9 @@ All operations treat block tables, lengths, slots and caches alike, in every bac
 - A wrong shape, dtype or device is refused.
 - Values are looked at on a CPU. A page or slot outside the cache is refused, and so is a length beyond the block table or
   `max_context`. Columns of a block table after a sequence's length may hold anything.
-- On a GPU, looking would wait for the device. There a length counts as much as the table and `max_context` hold, and keys of a page
-  outside the cache are zeros. Slots to be read or written are the caller's promise. References on a GPU raise torch's errors.
+- On a GPU, looking would wait for the device. There a wrong page or length gives wrong numbers for its own sequence, and no memory
+  outside of the tensors is read: scores and selections end with the table, keys of a page outside are zeros or do not count.
+  Slots to be read or written are the caller's promise, and references on a GPU raise torch's errors.
 - Everywhere, an entry of `indices` outside the cache selects nothing, and ranges (`starts`, `ends`, `topk_length`) are cut to
   the columns that there are.
 - Pages may lie apart where caches are read; some implementations copy such a cache. Caches that are written are contiguous.
