@@ -104,10 +104,10 @@ def paged_mla_decode_h16(
     check_tensor("kv_indptr", kv_indptr, (q_nope.shape[0] + 1,), torch.int32, device)
     check_tensor("kv_indices", kv_indices, (None,), torch.int32, device)
     if kv_indptr.is_cpu:
-        check_values("kv_indptr", kv_indptr, len(kv_indices), f"kv_indices has {len(kv_indices)} pages")
+        check_values("kv_indptr", kv_indptr, len(kv_indices), "kv_indices has {} pages", len(kv_indices))
         check_values("kv_indptr.diff()", kv_indptr.diff(), len(kv_indices), "bounds ascend")
         used = kv_indices[int(kv_indptr[0]) : int(kv_indptr[-1])]
-        check_values("kv_indices", used, len(ckv_cache) - 1, f"the cache has {len(ckv_cache)} pages")
+        check_values("kv_indices", used, len(ckv_cache) - 1, "the cache has {} pages", len(ckv_cache))
     if not len(kv_indices) or not len(ckv_cache):
         lse = q_nope.new_full(q_nope.shape[:2], float("-inf"), dtype=torch.float32)
         return torch.zeros_like(q_nope, memory_format=torch.contiguous_format), lse
