@@ -35,8 +35,13 @@ class Slot(NamedTuple):
 class ExpertReader(Protocol):
     """Reads parts of experts, with threads of its own (checkpoint/expert_files.py)."""
 
-    def read(self, part: str, key: Key, slot: Slot, after: "torch.cuda.Event | None") -> list["Future[None]"]:
-        """Begin to fill `slot`, once the device has passed `after`. When all futures have ended, it is filled."""
+    def read(
+        self, part: str, key: Key, slot: Slot, after: "torch.cuda.Event | None", beside: int
+    ) -> list["Future[None]"]:
+        """Begin to fill `slot`, once the device has passed `after`. When all futures have ended, it is filled.
+
+        beside: about how many experts are read at the same time.
+        """
 
     def convert(self, part: str, key: Key, slot: Slot, into: Slot) -> None:
         """Convert the contents of a slot to the dtype of `into`, as loading does."""
@@ -69,12 +74,12 @@ class _Slots:
         self._part, self._reader, self._device = part, reader, device
         self._stacked = shape.stacked(count, shape.stored, device)
         self._converted = None if shape.stored == shape.used else shape.stacked(1, shape.used, device)
-        self.held: OrderedDict[Key, int] = (
-            OrderedDict()
-        )  # the slots of experts, read or being read; the first goes first
+        # The slots of experts that have been read or are being read, in the order in which they make room.
+        self.held: OrderedDict[Key, int] = OrderedDict()
         self.pinned: set[Key] = set()  # experts that the present step uses later
         self.unused: set[Key] = set()  # experts that have been requested for the present step or the next, and not used
         self._lasting: set[Key] = set()  # experts that steps with few tokens used
+        self.reads = 0
         self._free = list(reversed(range(count)))
         self._reads: list[list[Future[None]]] = [[] for _ in range(count)]
         self._last_use: list[torch.cuda.Event | None] = [None] * count
@@ -93,7 +98,7 @@ class _Slots:
         self.unused &= self.pinned
         return found
 
-    def request(self, key: Key, lasting: bool) -> bool:
+    def request(self, key: Key, lasting: bool, beside: int) -> bool:
         """Begin to read an expert and pin it. False: there is no slot for it now."""
         if len(self.unused) >= AHEAD:
             return False
@@ -117,7 +122,8 @@ class _Slots:
             self._lasting.add(key)
         self.pinned.add(key)
         self.unused.add(key)
-        self._reads[slot] = self._reader.read(self._part, key, self._slot(slot), self._last_use[slot])
+        self.reads += 1
+        self._reads[slot] = self._reader.read(self._part, key, self._slot(slot), self._last_use[slot], beside)
         return True
 
     def is_read(self, key: Key) -> bool:
@@ -187,7 +193,7 @@ class ExpertSlots:
         self._lasting = True  # of the present step
         self._measuring = False
         self.count = 0  # of slots
-        self.hits = self.misses = 0  # experts of a step and a layer that were in a slot or were not
+        self.used = 0  # experts, once for each step and layer
 
     @property
     def slot_bytes(self) -> int:
@@ -197,6 +203,11 @@ class ExpertSlots:
     def most(self) -> int:
         """The number of slots that hold every expert."""
         return len(self.layers) * self._experts
+
+    @property
+    def read(self) -> float:
+        """Experts that have been read; a part of one counts as half."""
+        return sum(slots.reads for slots in self._parts.values()) / 2
 
     def allocate(self, count: int) -> None:
         """Make `count` slots, all empty, instead of those that there are."""
@@ -223,8 +234,7 @@ class ExpertSlots:
         keys = [(layer, expert) for expert in range(len(bounds) - 1) if bounds[expert] < bounds[expert + 1]]
         self._lasting = tokens <= LASTING_TOKENS
         found = {part: slots.find(keys, self._lasting) for part, slots in self._parts.items()}
-        self.hits += min(map(len, found.values()))
-        self.misses += len(keys) - min(map(len, found.values()))
+        self.used += len(keys)
         self._wanted = deque((part, key) for part in self._parts for key in keys if key not in found[part])
         if not self._lasting and layer != self.layers[-1]:  # such a step needs nearly all experts of the next layer
             following = self.layers[self.layers.index(layer) + 1]
@@ -250,10 +260,11 @@ class ExpertSlots:
 
     def _advance(self) -> None:
         """Request the experts that are wanted, in order, as far as there are slots."""
+        beside = len(self._wanted)
         while self._wanted:
             part, key = self._wanted[0]
             slots = self._parts[part]
-            if key not in slots.held and not slots.request(key, self._lasting):
+            if key not in slots.held and not slots.request(key, self._lasting, beside):
                 return
             self._wanted.popleft()
 

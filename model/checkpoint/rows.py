@@ -80,8 +80,8 @@ class ParameterLoader:
         width = max(prod(source.weight.shape[1:]), 1)
         self._step = max(FP8_BLOCK, _CONVERTED // width // FP8_BLOCK * FP8_BLOCK)  # rows that are converted at a time
 
-    def work(self) -> Iterator[RowChunk]:
-        """The row chunks to read, in order."""
+    def work(self, pieces: int | None = None) -> Iterator[RowChunk]:
+        """The row chunks to read, in order: as the manifest divides the tensor, or about `pieces` of them."""
         weight, scale, target = self._source.weight, self._source.scale, self._target
         if scale is not None:
             yield RowChunk(scale, 0, scale.shape[0], self._take_scale)
@@ -89,7 +89,7 @@ class ParameterLoader:
         plain = target.dtype == DTYPES[weight.dtype] and target.shape[1:] == weight.shape[1:]
         direct = plain and target.device.type == "cpu" and target.is_contiguous()
         first, last = self._source.rows
-        for start, stop in row_chunks(weight, first, last):
+        for start, stop in row_chunks(weight, first, last) if pieces is None else _divided(first, last, pieces):
             chunk = slice(start - first, stop - first)
             use = partial(self._take_chunk, chunk, stop - start if plain else self._step)
             yield RowChunk(weight, start, stop, use, target[chunk] if direct else None)
@@ -132,6 +132,12 @@ class ParameterLoader:
             rows, scale_target[block_rows] = quantize_weight(rows.to(target.device), self._ue8m0)
         if rows.data_ptr() != target.data_ptr():
             target.copy_(rows)
+
+
+def _divided(first: int, last: int, pieces: int) -> Iterator[tuple[int, int]]:
+    """Divide rows [first, last) into at most `pieces` chunks of whole FP8 blocks."""
+    step = blocks(-(-(last - first) // pieces)) * FP8_BLOCK
+    return ((start, min(start + step, last)) for start in range(first, last, step))
 
 
 def narrow(tensor: torch.Tensor, kept: ShardSlice) -> torch.Tensor:

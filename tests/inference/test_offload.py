@@ -67,8 +67,7 @@ def test_the_bits_of_the_resident_model(checkpoints, dtype, precision, options, 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["fp8", "bf16"])
-@pytest.mark.parametrize("deterministic", [False, True])
-@pytest.mark.parametrize("model", ["demo", "fp8"])
+@pytest.mark.parametrize(("model", "deterministic"), [("demo", False), ("demo", True), ("fp8", False)])
 def test_the_bits_of_the_resident_model_on_a_gpu(checkpoints, model, deterministic, precision):
     path = DEMO if model == "demo" else checkpoints / model
     prompts = [list(range(5, 900)), *PROMPTS]

@@ -19,7 +19,7 @@ class Reader:
         self.requests: list[tuple[str, Key]] = []
         self.open: list[tuple[Future[None], Slot, Key]] = []
 
-    def read(self, part: str, key: Key, slot: Slot, after: object) -> list[Future[None]]:
+    def read(self, part: str, key: Key, slot: Slot, after: object, beside: int) -> list[Future[None]]:
         future: Future[None] = Future()
         self.requests.append((part, key))
         self.open.append((future, slot, key))
@@ -95,7 +95,7 @@ def test_the_least_recently_used_expert_makes_room():
     for experts in ({0}, {1}, {2}, {0}, {3}, {0}, {2}):
         launches(slots, 1, experts)
     assert [key for part, key in reader.requests if part == "down_proj"] == [(1, 0), (1, 1), (1, 2), (1, 3)]
-    assert (slots.hits, slots.misses) == (3, 4)
+    assert (slots.used, slots.read) == (7, 4)
 
 
 def test_held_experts_are_used_while_others_are_read():
