@@ -278,7 +278,7 @@ def _moved(schema: Any) -> Any:
     if not isinstance(schema, Mapping):
         return schema
     moved = {key: _moved(value) for key, value in schema.items()}
-    if isinstance(reference := schema.get("$ref"), str) and reference.partition("/")[0] == "#":
+    if isinstance(reference := schema.get("$ref"), str) and reference.partition("/")[0] in ("", "#"):
         moved["$ref"] = f"#/$defs/{_ROOT}{reference[1:]}"
     return moved
 
