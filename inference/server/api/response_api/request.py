@@ -217,12 +217,6 @@ class ResponseRequest(IgnoredFields):
     def functions(self) -> list[FunctionTool]:
         return [tool for tool in self.tools or () if isinstance(tool, FunctionTool)]
 
-    @property
-    def skipped(self) -> list[str]:
-        """The tools that are not served, in words."""
-        tools = enumerate(self.tools or ())
-        return [f"tools.{index}, of type {tool.type}" for index, tool in tools if isinstance(tool, OtherTool)]
-
 
 def chat_request(body: ResponseRequest, items: list[Item]) -> tuple[ChatRequest, list[int | None]]:
     """The chat request with the same meaning, and by message the index of its last item; None for the instructions.

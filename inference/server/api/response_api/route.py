@@ -21,7 +21,7 @@ from ..fields import count_characters
 from ..guard import BoundedRoute
 from ..responses import EVENTS
 from .answer import Answer, Event, Output
-from .request import MAX_ITEMS, Item, ItemReference, Message, ResponseRequest, chat_request
+from .request import MAX_ITEMS, FunctionTool, Item, ItemReference, Message, ResponseRequest, chat_request
 from .schema import DeletedResponse, ResponseObject
 
 MAX_CHARACTERS = 2**24  # of all conversations together; the oldest are forgotten
@@ -123,7 +123,7 @@ def responses_router(context: ApiContext) -> APIRouter:
         """Answer a text or a conversation of items."""
         context.check_model(body.model)
         context.check_capacity(1)
-        headers = skipped(body.skipped)
+        headers = skipped(body.tools, FunctionTool)
         if body.stream:
             return EventStream(_stream(await _begin(context, body, kept)), headers)
         try:
