@@ -194,10 +194,10 @@ async def _begin(context: ApiContext, body: ResponseRequest, kept: KeptResponses
 
 async def _answer(begun: _Begun) -> dict[str, Any]:
     [completion] = await collect([begun.stream])
-    output = Output(begun.most_calls)
-    for _ in output.push(begun.parser.push(completion.text) + begun.parser.finish()):
+    output, parser = Output(begun.most_calls), begun.parser
+    for _ in output.push([*parser.push_parts(completion.text), *parser.finish_parts(completion.is_cut)]):
         pass
-    for _ in output.finish(completion.finish_reason == "length"):
+    for _ in output.finish(completion.is_cut):
         pass
     response = begun.answer.finished(output.items, completion)
     begun.keep(response)
@@ -220,13 +220,15 @@ async def _stream(begun: _Begun) -> AsyncGenerator[bytes, None]:
         except ApiError as error:
             yield written([{"type": "response.failed", "response": answer.failed(output.items, str(error))}])
             return
-        piece = parser.push("".join([delta.text for delta in deltas]))
+        parts = parser.push_parts("".join([delta.text for delta in deltas]))
         if completion is None:
-            events = list(output.push(piece))
+            events = list(output.push(parts))
         else:
-            is_cut = completion.finish_reason == "length"
-            events = [*output.push(piece + parser.finish()), *output.finish(is_cut)]
-            kind = "response.incomplete" if is_cut else "response.completed"
+            events = [
+                *output.push([*parts, *parser.finish_parts(completion.is_cut)]),
+                *output.finish(completion.is_cut),
+            ]
+            kind = "response.incomplete" if completion.is_cut else "response.completed"
             response = answer.finished(output.items, completion)
             events.append({"type": kind, "response": response})
             begun.keep(response)
