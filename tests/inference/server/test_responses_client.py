@@ -152,6 +152,56 @@ def test_a_call_and_its_result(server, client, http):
     )
 
 
+def chat_stream(http, **body):
+    """What a client puts together from the chunks of a chat completion."""
+    message, arguments = {"content": "", "reasoning_content": ""}, {}
+    for line in http.post("/v1/chat/completions", json={**body, "stream": True}).text.split("\n"):
+        if not line.startswith("data: {"):
+            continue
+        [choice] = json.loads(line.removeprefix("data: "))["choices"]
+        for name in message:
+            message[name] += choice["delta"].get(name) or ""
+        for call in choice["delta"].get("tool_calls", ()):
+            function = call["function"]
+            arguments.setdefault(call["index"], [function.get("name"), ""])[1] += function["arguments"]
+    return {**message, "calls": [*arguments.values()], "reason": choice["finish_reason"]}
+
+
+TALK = ["Hm.", Special(END_THINK), *CALL, "\n\nNow wait: 3 < 4."]
+
+
+def test_every_cut_of_an_answer_begins_the_whole_and_is_the_same_streamed(server, http):
+    """Items come in the order of their tokens, and no cut shows a piece of a mark."""
+    server.say(TALK, ASK, thinking=True, tools=CHAT_TOOLS)
+    ask = {"input": ASK, "tools": TOOLS, "temperature": 0, "reasoning": {"effort": "low"}, "store": False}
+    chat = {"messages": ASK, "tools": CHAT_TOOLS, "temperature": 0, "reasoning_effort": "low"}
+    kinds = ["reasoning", "message", "function_call", "message"]
+    whole = http.post("/v1/responses", json=ask).json()["output"]
+    assert [item["type"] for item in whole] == kinds
+    texts = [item["arguments"] if "arguments" in item else item["content"][0]["text"] for item in whole]
+    assert texts == ["Hm.", "Let me look.", '{"city": "Köln", "days": 3}', "\n\nNow wait: 3 < 4."]
+    for most in range(1, len(server.llm.tokenizer.encode_pieces(TALK)) + 1, 2):
+        body = {**ask, "max_output_tokens": most}
+        events = events_of(http, **body)
+        output = events[-1]["response"]["output"]
+        assert without_ids(grown(events)) == without_ids(output)
+        assert [item["type"] for item in output] == kinds[: len(output)]
+        cut = [item["arguments"] if "arguments" in item else item["content"][0]["text"] for item in output]
+        assert cut[:-1] == texts[: len(cut)][:-1] and texts[len(cut) - 1].startswith(cut[-1]), most
+        if most % 3:  # a part of the cuts, because requests take their time
+            continue
+        assert without_ids(http.post("/v1/responses", json=body).json()["output"]) == without_ids(output)
+        streamed = chat_stream(http, **chat, max_tokens=most)
+        [choice] = http.post("/v1/chat/completions", json={**chat, "max_tokens": most}).json()["choices"]
+        message = choice["message"]
+        calls = [[call["function"][name] for name in ("name", "arguments")] for call in message.get("tool_calls", ())]
+        whole_message = {"content": message["content"] or "", "reasoning_content": message["reasoning_content"]}
+        assert streamed == {**whole_message, "calls": calls, "reason": choice["finish_reason"]}
+        assert [arguments for _, arguments in calls] == cut[2:3]
+        assert streamed["content"] == "".join([*cut[1:2], *cut[3:]])
+        assert streamed["reasoning_content"] == "".join(cut[:1])
+
+
 def called(arguments):
     return {"type": "function_call", "call_id": arguments, "name": "f", "arguments": arguments}
 

@@ -156,7 +156,7 @@ class ResponseRequest(IgnoredFields):
     tool_choice: Literal["auto", "none", "required"] | NamedFunction | None = Field(
         "auto", description="with required, or a function, the answer is a call that keeps the function's schema"
     )
-    parallel_tool_calls: bool | None = Field(None, description="false: with tool_choice required, one call")
+    parallel_tool_calls: bool | None = Field(None, description="false: at most one call")
     reasoning: Reasoning | None = None
     text: TextConfig | None = None
     max_output_tokens: Integer | None = Field(None, ge=1, le=MAX_TOKENS, description="by default, as many as fit")
