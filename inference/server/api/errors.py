@@ -94,10 +94,9 @@ def renamed(names: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except ApiError as error:
-        if error.param is not None and error.param.startswith(
-            "tools."
-        ):  # of a function, which has no fields of its own there
-            text, field = (text.replace(".function", "", 1) for text in (str(error), error.param))
+        part = "function.parameters"  # of a function among the tools
+        if error.param is not None and part in error.param and part in names:
+            text, field = (text.replace(part, names[part], 1) for text in (str(error), error.param))
             raise ApiError(error.status, text, field, error.code, error.headers) from None
         word = re.match(r"\w*", str(error))
         if (name := names.get(error.param or (word[0] if word else ""))) is None:

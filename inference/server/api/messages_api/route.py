@@ -22,6 +22,7 @@ from .request import CountRequest, CustomTool, MessagesRequest, chat_request
 from .schema import Message, TokenCount
 
 _NAMES = {
+    "function.parameters": "input_schema",
     "response_format": "output_config.format",
     "structured_outputs": "output_config.format",
     "stop": "stop_sequences",

@@ -243,6 +243,7 @@ def _written(event: Event, number: int) -> bytes:
 
 
 _NAMES = {
+    "function.parameters": "parameters",
     "messages": "input",
     "response_format": "text.format",
     "structured_outputs": "text.format",
