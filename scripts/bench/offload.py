@@ -74,7 +74,8 @@ def write(directory: Path, config: ModelConfig) -> None:
     if (directory / "config.json").exists():
         return
     header: dict[str, Any] = {}
-    tensors = [each for spec in tensor_specs(config) if spec.required and spec.parameter for each in stored(spec)]
+    wanted = (spec for spec in tensor_specs(config) if spec.required and not spec.mtp)
+    tensors = [each for spec in wanted for each in stored(spec)]
     offset = 0
     for name, dtype, shape, _ in tensors:
         size = math.prod(shape) * {"F8_E4M3": 1, "BF16": 2, "F32": 4}[dtype]
@@ -193,12 +194,12 @@ def times(llm: LLM, arguments: argparse.Namespace, slots: ExpertSlots | None = N
 
 def rates(slots: ExpertSlots, config: ModelConfig, directory: Path, cold: bool) -> dict[str, float]:
     """Bytes a second of experts read into slots, without a model: from the page cache, and from the disk."""
-    experts = min(config.n_routed_experts, 192)
+    experts, count = min(config.n_routed_experts, 192), slots.count
     found = {}
     everything = torch.tensor([0, *([1] * experts)]).cumsum(0).int()
 
     def rate() -> float:
-        slots.allocate(slots.count)
+        slots.allocate(min(experts, 128))
         begin = time.perf_counter()
         parts = slots.request(slots.layers[-1], everything, 1)
         for part in ("gate_up_proj", "down_proj"):
@@ -214,7 +215,9 @@ def rates(slots: ExpertSlots, config: ModelConfig, directory: Path, cold: bool) 
             found[name] = direct_rate(handle, experts * slots.slot_bytes) if direct else rate()
             os.close(handle)
     rate()
-    return found | {"warm_rate": max(rate() for _ in range(3))}
+    found["warm_rate"] = max(rate() for _ in range(3))
+    slots.allocate(count)
+    return found
 
 
 def direct_rate(handle: int, size: int) -> float:

@@ -16,8 +16,8 @@ from ...text.dsml import ToolCall
 from ..service.streams import AsyncStream
 from .context import ApiContext, check_finished, new_id, usage
 from .conversations import MessageName, answer_params, conversation_ids, grammar_field, message_name
-from .errors import declared
-from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unless_gone
+from .errors import DONE, declared
+from .events import Chunks, ClientGone, EventStream, collect, merged, unless_gone
 from .fields import response_schema, sampling_params
 from .guard import BoundedRoute
 from .logprobs import chat_logprobs, prompt_logprobs, refuse_in_stream, selections, selections_of
@@ -58,7 +58,7 @@ async def answer_chat(context: ApiContext, body: ChatRequest) -> dict[str, Any]:
     scored = None if count is None else await prompt_logprobs(context, requests[0].prompt, count)
     completions = await collect(await context.submit(requests))
     choices = [_choice(context, body, index, completion) for index, completion in enumerate(completions)]
-    answer = {**_head(context, "chat.completion"), "choices": choices, "usage": usage(completions, len(completions))}
+    answer = {**_head(context, "chat.completion"), "choices": choices, "usage": _usage(context, body, completions)}
     return answer if scored is None else {**answer, "prompt_logprobs": scored}
 
 
@@ -119,7 +119,7 @@ async def _stream(
             yield chunks.choice(piece)
     if chunks.with_usage:
         completions = [choice.completion for choice in choices if choice.completion]
-        yield chunks.usage(usage(completions, len(completions)))
+        yield chunks.usage(_usage(context, body, completions))
     yield DONE
 
 
@@ -183,6 +183,11 @@ class _StreamedChoice:
         self, delta: dict[str, Any], logprobs: dict[str, Any] | None = None, reason: str | None = None
     ) -> dict[str, Any]:
         return {"index": self._index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+
+
+def _usage(context: ApiContext, body: ChatRequest, completions: list[Completion]) -> dict[str, Any]:
+    reasoning = sum(map(context.reasoning_tokens, completions)) if body.starts_thinking else 0
+    return usage(completions, len(completions), reasoning)
 
 
 def limited(calls: Sequence[CallDelta], most: int | None) -> list[CallDelta]:

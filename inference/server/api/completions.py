@@ -15,8 +15,8 @@ from ...completion import Completion, Delta, Timings, TokenLogprob, Usage
 from ...params import MAX_LOGPROBS, SamplingParams
 from ..service.streams import AsyncStream
 from .context import ApiContext, check_finished, new_id, usage
-from .errors import ApiError, declared
-from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unless_gone
+from .errors import DONE, ApiError, declared
+from .events import Chunks, ClientGone, EventStream, collect, merged, unless_gone
 from .fields import (
     MAX_CHOICES,
     MAX_PROMPTS,

@@ -2,10 +2,8 @@
 
 import itertools
 import json
-import re
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +15,7 @@ from ....text.answer import AnswerParser
 from ...service.streams import AsyncStream
 from ..chat import make_chat_requests
 from ..context import ApiContext, check_finished
-from ..errors import ApiError, declared
+from ..errors import ApiError, declared, renamed
 from ..events import ClientGone, EventStream, collect, merged, unless_gone
 from ..fields import count_characters
 from ..guard import BoundedRoute
@@ -181,7 +179,7 @@ async def _begin(context: ApiContext, body: ResponseRequest, kept: KeptResponses
             return f"input has a conversation of previous_response_id whose item {item}"
         return "input" if isinstance(body.input, str) else f"input[{item - before}]"
 
-    with _names_of_this_request():
+    with renamed(_NAMES):
         [request] = await make_chat_requests(context, chat, name)
         [stream] = await context.submit([request])
     answer = Answer(context, body, request.params, chat.starts_thinking)
@@ -246,20 +244,3 @@ _NAMES = {
     "max_completion_tokens": "max_output_tokens",
     "max_tokens": "max_output_tokens",
 }
-
-
-@contextmanager
-def _names_of_this_request() -> Iterator[None]:
-    """Let errors name this request's fields instead of the fields of the chat request that it has become."""
-    try:
-        yield
-    except ApiError as error:
-        if error.param is not None and error.param.startswith(
-            "tools."
-        ):  # of a function, which has no fields of its own here
-            text, field = (text.replace(".function", "", 1) for text in (str(error), error.param))
-            raise ApiError(error.status, text, field, error.code, error.headers) from None
-        word = re.match(r"\w*", str(error))
-        if (name := _NAMES.get(error.param or (word[0] if word else ""))) is None:
-            raise
-        raise ApiError(error.status, f"{name}: {error}", name, error.code, error.headers) from None
