@@ -104,11 +104,12 @@ def renamed(names: Mapping[str, str]) -> Iterator[None]:
         raise ApiError(error.status, f"{name}: {error}", name, error.code, error.headers) from None
 
 
-def skipped(tools: Sequence[str]) -> dict[str, str]:
-    """Headers that tell which tools of a request are not served; the log tells it, too."""
-    if not tools:
+def skipped(tools: Sequence[Any] | None, served: type[BaseModel]) -> dict[str, str]:
+    """Headers that tell which tools of a request are not `served`; the log tells it, too."""
+    others = [f"tools.{i}, of type {tool.type}" for i, tool in enumerate(tools or ()) if not isinstance(tool, served)]
+    if not others:
         return {}
-    message = f"not served, and not shown to the model: {'; '.join(tools[:8])}"
+    message = f"not served, and not shown to the model: {'; '.join(others[:8])}"
     log.warning(message)
     return {"Warning": f'299 - "{message}"'}
 
