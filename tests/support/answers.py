@@ -9,11 +9,11 @@ STRING = '<｜DSML｜parameter name="s" string="true">a "b"\n</｜DSML｜paramet
 BLOCK = OPEN + INVOKE + NUMBER + STRING + END_INVOKE + CLOSE
 
 
-def invoke(body, name="f"):
+def invoke(body: str, name: str = "f") -> str:
     return f'<｜DSML｜invoke name="{name}">{body}</｜DSML｜invoke>'
 
 
-def parameter(value, string="true", name="k"):
+def parameter(value: object, string: str = "true", name: str = "k") -> str:
     return f'<｜DSML｜parameter name="{name}" string="{string}">{value}</｜DSML｜parameter>'
 
 
@@ -36,7 +36,7 @@ SCHEMA = {
 }
 
 
-def schema_tools(schema):
+def schema_tools(schema: object) -> list[dict[str, object]]:
     return [{"type": "function", "function": {"name": "f", "parameters": schema}}]
 
 
