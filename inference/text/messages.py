@@ -175,12 +175,34 @@ def conversation_pieces(
         begun = _begun(len(turns) - 1, turns.pop(), thinking)
     if not turns:
         raise MessageError("messages is empty; expected at least 1 message")
+    turns = _seated(turns)
     if turns[-1]["role"] not in (*USER_ROLES, "tool"):
         expected = "the last message to be a user's or a tool's"
         raise MessageError(f".role is {turns[-1]['role']!r}; expected {expected}", len(turns) - 1)
     if resolve_chat_format(tokenizer, chat_format) == "v3.2":
         return v32_pieces(turns, thinking, tools, schema) + begun
     return render_template(turns, tokenizer, thinking, tools) + begun
+
+
+def _seated(turns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Put system messages that follow a user's before it. Those that follow a tool's, or end the conversation, become a user's.
+
+    The formats have no place for them after the mark with which the answer begins.
+    """
+    seated: list[dict[str, Any]] = []
+    for turn in turns:
+        place = len(seated)
+        if turn["role"] == "system":
+            while place and seated[place - 1]["role"] in USER_ROLES:
+                place -= 1
+            if place < len(seated) and place and seated[place - 1]["role"] == "system":
+                turn = {**turn, "content": f"\n\n{turn['content']}"}  # as DeepSeek's templates join them
+            elif place == len(seated) and place and seated[-1]["role"] == "tool":
+                turn = {**turn, "role": "user"}
+        seated.insert(place, turn)
+    if seated[-1]["role"] == "system":
+        seated[-1] = {**seated[-1], "role": "user"}
+    return seated
 
 
 def starts_thinking(message: Message, thinking: bool, continues: bool) -> bool:
