@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from tokenizers import pre_tokenizers
 
 from ...kernels.errors import ArgumentError
-from .dsml import call_grammar
+from .dsml import MOST_CHARACTERS, call_grammar
 from .schemas import has_end, inlined
 from .tokenizer import END_THINK, Tokenizer
 
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
 
 KINDS = ("json", "json_object", "regex", "choice", "grammar")
-# Characters of a description: a compiled grammar takes some hundred times as much memory.
-_MOST_CHARACTERS = 2**18
 # Characters of one text or pattern in it: the automaton of a literal takes about 2 µs a character to make a mask.
 _LONGEST_LITERAL = 4096
 # Keywords of schemas that hold texts and patterns, and keywords whose objects have free names.
@@ -82,9 +79,9 @@ class StructuredOutputsParams:
             raise ArgumentError(
                 f"structured_outputs.{kind}", f"a text of {longest} characters", f"at most {_LONGEST_LITERAL}", "has"
             )
-        if len(text) > _MOST_CHARACTERS:
+        if len(text) > MOST_CHARACTERS:
             raise ArgumentError(
-                f"structured_outputs.{kind}", f"{len(text)} characters", f"at most {_MOST_CHARACTERS}", "has"
+                f"structured_outputs.{kind}", f"{len(text)} characters", f"at most {MOST_CHARACTERS}", "has"
             )
         return kind, text
 
@@ -103,8 +100,8 @@ def check_function(function: Mapping[str, Any]) -> None:
     if isinstance(parts := whole.get("allOf", []), list):
         whole["allOf"] = [*parts, {"type": "object"}]
     text = _dump(whole)
-    if len(text) > _MOST_CHARACTERS:
-        raise ArgumentError("parameters", f"{len(text)} characters", f"at most {_MOST_CHARACTERS}", "has")
+    if len(text) > MOST_CHARACTERS:
+        raise ArgumentError("parameters", f"{len(text)} characters", f"at most {MOST_CHARACTERS}", "has")
     for grammar in (LLMatcher.grammar_from_json_schema(text), call_grammar([function], 0)):
         if error := LLMatcher.validate_grammar(grammar):
             error = re.sub(r"^at \d+\(\d+\): ", "", _one_line(error))
@@ -315,27 +312,13 @@ class _Words:
         self._plain = tokenizer.plain
         self.eos_token_id = end_id
         self.bos_token_id = tokenizer.bos_id
-        self.tokens = [b""] * vocab_size
-        alphabet = {character: byte for byte, character in enumerate(_byte_characters())}
-        for text, token in self._plain.get_vocab(with_added_tokens=False).items():
-            if token < vocab_size and alphabet.keys() >= set(text):
-                self.tokens[token] = bytes(alphabet[character] for character in text)
-        for text, token in tokenizer.special_ids.items():
-            if token < vocab_size:
-                self.tokens[token] = text.encode()
+        self.tokens = [tokenizer.token_bytes(token, skip_special_tokens=False) for token in range(vocab_size)]
         self.special_token_ids = [token for token in tokenizer.special_ids.values() if token < vocab_size]
 
     def __call__(self, text: str) -> list[int]:
         if not isinstance(text, str):
             raise TypeError("expected str")  # TokenizerWrapper asks in this way whether bytes are taken
         return self._plain.encode(text, add_special_tokens=False).ids
-
-
-def _byte_characters() -> list[str]:
-    """Return by byte the character that byte-level tokenizers write: the byte's own if printable, else one past 255."""
-    alphabet = set(pre_tokenizers.ByteLevel.alphabet())
-    others = iter(sorted(character for character in alphabet if ord(character) > 255))
-    return [chr(byte) if chr(byte) in alphabet else next(others) for byte in range(256)]
 
 
 def _definition(kind: str, text: str) -> str:

@@ -67,10 +67,9 @@ async def make_chat_requests(
 ) -> list[EngineRequest]:
     """The n requests to the engine. name: of the messages, for errors. Raises ApiError and Busy."""
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
-    llm = context.service.llm
-    params = sampling_params(
-        body, body.max_completion_tokens or body.max_tokens, logprobs, context.service.requests.default_params
-    )
+    llm, requests = context.service.llm, context.service.requests
+    max_tokens = body.max_completion_tokens or body.max_tokens or requests.max_new_tokens
+    params = sampling_params(body, max_tokens, logprobs, requests.default_params)
     size = body.characters
     constrain = partial(answer_params, body, params, context.tokenizer, llm.chat_format)
     params = await context.encoding.run(size, constrain) if body.tools else constrain()
@@ -80,7 +79,7 @@ async def make_chat_requests(
 
 
 def _choice(context: ApiContext, body: ChatRequest, index: int, completion: Completion) -> dict[str, Any]:
-    answer = parse_assistant(completion.text, body.starts_thinking, body.plain_tools())
+    answer = parse_assistant(completion.text, body.starts_thinking, body.plain_tools(), completion.is_cut)
     calls = answer.tool_calls[: body.most_calls]
     message: dict[str, Any] = {
         "role": "assistant",
@@ -156,7 +155,7 @@ class _StreamedChoice:
         else:
             check_finished(last.completion)
             self.completion = last.completion
-            answer += self._parser.finish()
+            answer += self._parser.finish(last.completion.is_cut)
         content = self._delta(answer)
         if last.completion is not None:
             reason = _finish_reason(last.completion, self._calls > 0)
