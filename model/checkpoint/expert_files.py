@@ -7,7 +7,6 @@ reads are used: a mapped file that becomes shorter would end the process (SIGBUS
 import os
 import threading
 import warnings
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
