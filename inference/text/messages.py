@@ -175,12 +175,34 @@ def conversation_pieces(
         begun = _begun(len(turns) - 1, turns.pop(), thinking)
     if not turns:
         raise MessageError("messages is empty; expected at least 1 message")
+    turns = _seated(turns)
     if turns[-1]["role"] not in (*USER_ROLES, "tool"):
         expected = "the last message to be a user's or a tool's"
         raise MessageError(f".role is {turns[-1]['role']!r}; expected {expected}", len(turns) - 1)
     if resolve_chat_format(tokenizer, chat_format) == "v3.2":
         return v32_pieces(turns, thinking, tools, schema) + begun
     return render_template(turns, tokenizer, thinking, tools) + begun
+
+
+def _seated(turns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Put system messages that follow a user's before it. Those that follow a tool's, or end the conversation, become a user's.
+
+    The formats have no place for them after the mark with which the answer begins.
+    """
+    seated: list[dict[str, Any]] = []
+    for turn in turns:
+        place = len(seated)
+        if turn["role"] == "system":
+            while place and seated[place - 1]["role"] in USER_ROLES:
+                place -= 1
+            if place < len(seated) and place and seated[place - 1]["role"] == "system":
+                turn = {**turn, "content": f"\n\n{turn['content']}"}  # as DeepSeek's templates join them
+            elif place == len(seated) and place and seated[-1]["role"] == "tool":
+                turn = {**turn, "role": "user"}
+        seated.insert(place, turn)
+    if seated[-1]["role"] == "system":
+        seated[-1] = {**seated[-1], "role": "user"}
+    return seated
 
 
 def starts_thinking(message: Message, thinking: bool, continues: bool) -> bool:
@@ -311,8 +333,11 @@ def _adjoined(turns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     An assistant's text between them belongs to the turn that calls: the model wrote it after its calls.
     """
     ordered: list[dict[str, Any]] = []
+    called: set[str] = set()  # ids of calls so far
     for turn in turns:
-        place = _place(ordered, turn) if turn["role"] == "tool" else len(ordered)
+        called |= {str(call.get("id")) for call in turn.get("tool_calls") or ()}
+        answers = str(turn.get("tool_call_id")) if turn["role"] == "tool" else None
+        place = _place(ordered, answers) if answers is not None and answers in called else len(ordered)
         between = ordered[place:]
         while between and between[0]["role"] == "assistant" and not between[0].get("tool_calls"):
             said = between.pop(0)
@@ -324,16 +349,14 @@ def _adjoined(turns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return ordered
 
 
-def _place(turns: Sequence[Message], result: Message) -> int:
-    """Return the place of a result after its call and earlier results; the end if no call has its id."""
-    wanted = result.get("tool_call_id")
-    for index in range(len(turns) - 1, -1, -1):
-        if wanted is not None and any(call.get("id") == wanted for call in turns[index].get("tool_calls") or ()):
-            index += 1
-            while index < len(turns) and turns[index]["role"] == "tool":
-                index += 1
-            return index
-    return len(turns)
+def _place(turns: Sequence[Message], call_id: str) -> int:
+    """Return the place after the latest call with this id and the results that it already has."""
+    place = len(turns)
+    while not any(str(call.get("id")) == call_id for call in turns[place - 1].get("tool_calls") or ()):
+        place -= 1
+    while place < len(turns) and turns[place]["role"] == "tool":
+        place += 1
+    return place
 
 
 def _normalized(index: int, message: Message) -> dict[str, Any]:

@@ -400,3 +400,32 @@ def test_characters_that_stand_for_control_tokens_survive_beside_them():
         ids = encode_messages([{"role": "user", "content": text}], tokenizer)
         assert tokenizer.decode(ids, skip_special_tokens=False) == text
         assert not set(ids) & set(tokenizer.special_ids.values())
+
+
+def call_of(result):
+    return [user("Rain?"), assistant(None, tool_calls=[CALL]), result]
+
+
+@pytest.mark.parametrize(
+    ("messages", "equal"),
+    [
+        ([user("Hi"), system("Brief.")], [system("Brief."), user("Hi")]),
+        ([system("A."), user("Hi"), system("B.")], [system("A.\n\nB."), user("Hi")]),
+        ([user("Hi"), system("A."), system("B.")], [system("A.\n\nB."), user("Hi")]),
+        ([user("Hi"), user("Ho"), system("A."), assistant("Yes"), user("Bye")],
+         [system("A."), user("Hi"), user("Ho"), assistant("Yes"), user("Bye")]),
+        ([*TALK, system("A.")], [*TALK[:-1], system("A."), TALK[-1]]),
+        ([*TALK, assistant("2"), system("A.")], [*TALK, assistant("2"), user("A.")]),
+        ([*call_of(tool("no")), system("A.")], [*call_of(tool("no")), user("A.")]),
+        ([*call_of(tool("no")), system("A."), *TALK[2:]], [*call_of(tool("no")), user("A."), *TALK[2:]]),
+        ([system("A.")], [user("A.")]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("thinking", [False, True])
+def test_system_messages_anywhere(messages, equal, thinking):
+    """No format has a place for a system's text between a user's message and its answer: aider sends it there."""
+    tokenizer = make_tokenizer()
+    prompt = encode_messages(messages, tokenizer, thinking)
+    assert prompt == encode_messages(equal, tokenizer, thinking)
+    ending = [Special("<｜Assistant｜>"), Special("<think>" if thinking else "</think>")]
+    assert prompt[-2:] == tokenizer.encode_pieces(ending)

@@ -104,11 +104,12 @@ def renamed(names: Mapping[str, str]) -> Iterator[None]:
         raise ApiError(error.status, f"{name}: {error}", name, error.code, error.headers) from None
 
 
-def skipped(tools: Sequence[str]) -> dict[str, str]:
-    """Headers that tell which tools of a request are not served; the log tells it, too."""
-    if not tools:
+def skipped(tools: Sequence[Any] | None, served: type[BaseModel]) -> dict[str, str]:
+    """Headers that tell which tools of a request are not `served`; the log tells it, too."""
+    others = [f"tools.{i}, of type {tool.type}" for i, tool in enumerate(tools or ()) if not isinstance(tool, served)]
+    if not others:
         return {}
-    message = f"not served, and not shown to the model: {'; '.join(tools[:8])}"
+    message = f"not served, and not shown to the model: {'; '.join(others[:8])}"
     log.warning(message)
     return {"Warning": f'299 - "{message}"'}
 
@@ -167,6 +168,9 @@ def install_handlers(app: FastAPI) -> None:
         elif error.status_code == 405:
             allowed = (error.headers or {}).get("Allow", "another")
             message = f"method is {request.method}; expected {allowed} at {path}"
+        elif error.__cause__ is not None:  # FastAPI's, for a body that Python cannot read
+            reason = " ".join(str(error.__cause__).partition(";")[0].split())[:200]
+            message = f"body is not JSON that can be read; expected a JSON object: {reason}"
         return ApiError(error.status_code, message, headers=error.headers).response(request.url.path)
 
     @app.exception_handler(Exception)

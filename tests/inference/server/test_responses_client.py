@@ -75,6 +75,33 @@ def grown(events):
     return [item["item"] for item in items]
 
 
+def test_what_codex_sends(server, http, caplog):
+    """The fields and the tools of codex 0.171, with fewer words."""
+    server.say(["Hi."], ASK, tools=CHAT_TOOLS)
+    namespace = {"type": "namespace", "name": "agents", "description": "…", "tools": TOOLS}
+    others = [
+        namespace,
+        {"type": "web_search", "external_web_access": False},
+        {"type": "custom", "name": "apply_patch"},
+    ]
+    ask = {
+        "model": MODEL, "input": [{"type": "message", "id": "msg_1", **ASK[0]}], "tools": [*TOOLS, *others],
+        "tool_choice": "auto", "parallel_tool_calls": True, "reasoning": {"summary": "detailed"}, "store": False,
+        "include": ["reasoning.encrypted_content"], "prompt_cache_key": "k", "text": {"verbosity": "low"},
+        "client_metadata": {"session_id": "s"}, "temperature": 0,
+    }  # fmt: skip
+    for stream in (False, True):
+        answer = http.post("/v1/responses", json={**ask, "stream": stream})
+        assert answer.status_code == 200 and "Hi." in answer.text
+        skipped = [
+            f"tools.{place}, of type {kind}" for place, kind in ((1, "namespace"), (2, "web_search"), (3, "custom"))
+        ]
+        assert all(each in answer.headers["warning"] for each in skipped)
+    assert Response.model_validate(http.post("/v1/responses", json=ask).json()).tools[0].name == "get_weather"
+    assert any("of type namespace" in record.message for record in caplog.records)
+    assert "warning" not in http.post("/v1/responses", json={**ask, "tools": TOOLS}).headers
+
+
 def without_ids(items):
     return [{name: value for name, value in item.items() if name not in ("id", "call_id")} for item in items]
 
@@ -430,7 +457,7 @@ def test_leaving_a_stream_ends_the_request(server, client):
             "input",
             "expected the last message to be a user's or a tool's",
         ),
-        ({"tools": [{"type": "web_search"}]}, "tools.0.type", "'function'"),
+        ({"tools": [{"type": "function"}]}, "tools.0.name", "required"),
         ({"tool_choice": "required"}, "tool_choice", "expected a function in tools"),
         ({"text": {"format": {"type": "json_schema"}}}, "text.format", "expected schema with it"),
         ({"text": {"format": {"type": "json_schema", "schema": {"type": 5}}}}, "text.format", "cannot be compiled"),

@@ -43,7 +43,7 @@ class Answer:
             "temperature": params.temperature,
             "text": {"format": wanted or {"type": "text"}},
             "tool_choice": choice if isinstance(choice, str) else choice.model_dump(),
-            "tools": [{**tool.model_dump(), "strict": bool(tool.strict)} for tool in body.tools or ()],
+            "tools": [{**tool.model_dump(), "strict": bool(tool.strict)} for tool in body.functions],
             "top_p": params.top_p,
             "truncation": "disabled",
             "user": body.user,

@@ -15,13 +15,13 @@ from ....text.answer import AnswerParser
 from ...service.streams import AsyncStream
 from ..chat import make_chat_requests
 from ..context import ApiContext, check_finished
-from ..errors import ApiError, declared, renamed
+from ..errors import ApiError, declared, renamed, skipped
 from ..events import ClientGone, EventStream, collect, merged, unless_gone
 from ..fields import count_characters
 from ..guard import BoundedRoute
 from ..responses import EVENTS
 from .answer import Answer, Event, Output
-from .request import MAX_ITEMS, Item, ItemReference, Message, ResponseRequest, chat_request
+from .request import MAX_ITEMS, FunctionTool, Item, ItemReference, Message, ResponseRequest, chat_request
 from .schema import DeletedResponse, ResponseObject
 
 MAX_CHARACTERS = 2**24  # of all conversations together; the oldest are forgotten
@@ -123,10 +123,12 @@ def responses_router(context: ApiContext) -> APIRouter:
         """Answer a text or a conversation of items."""
         context.check_model(body.model)
         context.check_capacity(1)
+        headers = skipped(body.tools, FunctionTool)
         if body.stream:
-            return EventStream(_stream(await _begin(context, body, kept)))
+            return EventStream(_stream(await _begin(context, body, kept)), headers)
         try:
-            return JSONResponse(await unless_gone(request, _answer(await _begin(context, body, kept))))
+            answer = await unless_gone(request, _answer(await _begin(context, body, kept)))
+            return JSONResponse(answer, headers=headers)
         except ClientGone:
             return Response(status_code=499)
 
