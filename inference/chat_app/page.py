@@ -108,7 +108,8 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
         outputs = [log, text, files]
         once: dict[str, Any] = {"concurrency_limit": None, **private}
         for trigger in (text.submit, send.click):
-            trigger(handlers.send, [log, text, files, system, *settings], outputs, **once)
+            # "multiple": while an answer is written in one conversation, another one can ask.
+            trigger(handlers.send, [log, text, files, system, *settings], outputs, trigger_mode="multiple", **once)
         log.retry(handlers.retry, [log, text, files, system, *settings], outputs, **once)
         log.example(handlers.example, [log, *settings], outputs, **once)
         log.resume(handlers.resume, None, log, trigger_mode="multiple", **once)

@@ -22,7 +22,7 @@ TEXT = "\n".join([*LINES[:35], NEEDLE, *LINES[35:]])
 QUESTION = f"{TEXT}\n\nWhat is the door code of the Tolmir Archive?"
 
 
-def test_the_story_in_three_steps_and_in_the_chat(open_tab: Any, scripted: Any) -> None:
+def test_the_story_in_three_steps_and_in_the_chat(open_tab: Any, scripted: Any, tmp_path: Path) -> None:
     """Every answer is recorded. The line under it, its words and the inspector show the passage."""
     reply = "The door code of the Tolmir Archive is 4815."
     scripted.service.replies[QUESTION] = reply
@@ -88,8 +88,11 @@ def test_the_story_in_three_steps_and_in_the_chat(open_tab: Any, scripted: Any) 
     assert page.locator(".numbers").last.inner_text() == "stopped"
     with page.expect_download() as download:
         page.click("#dsa-save-view")
-    html = Path(download.value.path()).read_text()
-    assert html.startswith("<!doctype html>") and "scripted" in html and "something else" in html
+    download.value.save_as(tmp_path / "answer.html")
+    report = page.context.new_page()
+    report.goto((tmp_path / "answer.html").as_uri())
+    shown = report.locator(".dsa-context").inner_text()
+    assert "scripted" in shown and "temperature" in shown and "something else" in shown
 
 
 SHADED = "[...(CSS.highlights.get('dsa-read-4') || [])].map(String).join('')"
@@ -182,6 +185,20 @@ def _sizes(made: Recording, index: int) -> list[int]:
     return [len(selection.positions(layer)) for layer in range(LAYERS)]
 
 
+def test_words_are_whole_and_name_their_passage() -> None:
+    made = recording()
+    texts = made.texts
+    words = made.header()["words"]
+    assert [word["text"] for word in words] == ["It", "is", "4815"]
+    for word in words:
+        first, last = word["tokens"]
+        written = "".join(texts[len(made.prompt) + first : len(made.prompt) + last])
+        assert word["text"] in written and len(written) <= len(word["text"]) + 2
+    found = words[-1]
+    assert found["copied"] and "".join(texts[slice(*found["passage"])]).strip() == NEEDLE
+    assert made.story is not None and made.story.passage == found["passage"] and made.is_quoted
+
+
 def test_a_full_memory_keeps_shares_and_says_so() -> None:
     made = recording(budget=1000)
     header = made.header()
@@ -271,7 +288,7 @@ def test_an_experiment_stands_beside_the_recorded_answer(open_tab: Any, scripted
     page.locator(".dsa-choices button", has_text="Window").click()
     page.locator(".dsa-k").fill("0")
     scripted.service.replies[QUESTION] = "I was not told."
-    page.click(".dsa-run")
+    page.click(".dsa-experts .dsa-run")
     page.wait_for_selector(".dsa-verdict")
     assert page.locator(".dsa-verdict").inner_text().startswith("A different answer")
     assert page.locator(".dsa-altered").inner_text() == "I was not told."
@@ -287,8 +304,8 @@ def test_an_experiment_stands_beside_the_recorded_answer(open_tab: Any, scripted
     # Everywhere, and with an error of the server.
     page.locator(".dsa-choices button", has_text="Everywhere").click()
     page.locator(".dsa-choices button", has_text="Dense").click()
-    page.click(".dsa-run")
-    page.wait_for_function("document.querySelector('.dsa-run').disabled === false")
+    page.click(".dsa-experts .dsa-run")
+    page.wait_for_function("document.querySelector('.dsa-experts .dsa-run').disabled === false")
     assert (scripted.service.policies[-1].start, scripted.service.policies[-1].selector) == (0, "dense")
 
 

@@ -5,6 +5,7 @@ const saveButton = document.getElementById("dsa-save-view");
 const INSPECTING = "deepseek-v32/inspecting"; // kept across a reload
 let current = null; // {run, header, view}
 let latest = null; // the latest value of the log
+let leaving = false; // the page goes back in its history, because the panel was closed by its button
 const headers = new Map(); // by run
 const articles = () => document.querySelectorAll(".messages > .message");
 
@@ -19,12 +20,18 @@ function toggle(open) {
   if (!open) clearShades();
   // The browser's Back closes it.
   if (open && !(history.state || {}).inspecting) history.pushState({ inspecting: true }, "");
-  if (!open && (history.state || {}).inspecting) history.back();
+  if (!open && (history.state || {}).inspecting && !leaving) {
+    leaving = true;
+    history.back();
+  }
   if (open) follow(latest);
 }
 
 window.addEventListener("popstate", () => {
-  if (opened() && !(history.state || {}).inspecting) toggle(false);
+  const isOwn = leaving;
+  leaving = false;
+  if (opened() && isOwn) history.pushState({ inspecting: true }, ""); // it was opened again meanwhile
+  else if (opened() && !(history.state || {}).inspecting) toggle(false);
 });
 
 function say(text) {

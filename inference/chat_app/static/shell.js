@@ -23,6 +23,7 @@ window.addEventListener("pagehide", saveNow);
 // The server has sent a new value. It may belong to a conversation that this tab has left in the meantime.
 watch("value", () => {
   const value = props.value;
+  sentAt = 0;
   if (value && value.notice) {
     props.value = shown;
     store.current = shown.conversation.id;
@@ -265,12 +266,15 @@ sessionStorage.removeItem("deepseek-v32/back");
 
 // Before gradio sees them: events that need the server.
 const SENDS = "#dsa-send, #dsa-stop, .example, .message [data-action]:not([data-action=copy], [data-action=edit], [data-action=cancel])";
+let sentAt = 0; // when a message was sent that the server has not shown yet; a second press is a slip
 function holdBack(event) {
   const sends = event.type === "click" ? event.target.closest(SENDS) : event.key === "Enter" && !event.shiftKey && event.target.closest("#dsa-text");
   if (!sends) return;
   const isBusy = event.type === "keydown" && shown && shown.running;
+  const isSecond = Date.now() - sentAt < 800;
   if (isBusy) notify("The answer is still being written. Stop it first, or wait.");
-  else if (away.hidden) {
+  else if (away.hidden && !isSecond) {
+    if (event.type === "keydown" || event.target.closest("#dsa-send")) sentAt = Date.now();
     lookTimer = setTimeout(look, 600); // whether it has arrived
     return;
   }

@@ -228,10 +228,17 @@ function mountInspector(root, source) {
   function drawHeat() {
     if (!state.layers) return;
     at = drawHeatMap(canvas, { layers: state.layers, length: state.length, layer: state.layer });
+    drawHeatTable();
+    ticks.replaceChildren(...[0, 0.25, 0.5, 0.75, 1].map((part) => make("span", "", grouped(Math.round(part * (state.length - 1))))));
+  }
+
+  let tabled = null; // the layers of the table, which stays as it is, and open, while only the size changes
+  function drawHeatTable() {
+    if (tabled === state.layers) return;
+    tabled = state.layers;
     const tenth = (i) => Math.round((i * state.length) / 10);
     heatTable.replaceChildren(tableOf("Tokens read, by tenths of the conversation", ["layer", ...[...Array(10).keys()].map((i) => `${i * 10} %`)],
       state.layers.map(({ counts }, layer) => [`layer ${layer + 1}`, ...[...Array(10).keys()].map((i) => grouped(counts.slice(tenth(i), tenth(i + 1)).filter(Boolean).length))])));
-    ticks.replaceChildren(...[0, 0.25, 0.5, 0.75, 1].map((part) => make("span", "", grouped(Math.round(part * (state.length - 1))))));
   }
   if (window.ResizeObserver) new ResizeObserver(() => experts.open && !isShort && drawHeat()).observe(experts);
   const first = story && header.words.find((word) => word.token === story.token);
