@@ -283,7 +283,7 @@ class _MessageWriter:
 
     def finish(self, stopped: bool) -> list[ToolCall]:
         """Complete the message after the stream has ended, for whatever reason; return the functions that it calls."""
-        self._add(self._parser.finish())
+        self._add(self._parser.finish(is_cut=stopped or self._message.finish != "stop"))
         self._end_thinking()
         self._measure()
         if self.is_cut:

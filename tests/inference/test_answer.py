@@ -15,22 +15,22 @@ from deepseek_v32.inference.text.answer import (
 )
 from deepseek_v32.inference.text.dsml import ToolCall
 from deepseek_v32.inference.text.messages import v32_pieces
+from support.answers import (
+    BLOCK,
+    CLOSE,
+    END_INVOKE,
+    INVOKE,
+    NUMBER,
+    OPEN,
+    SCHEMA,
+    answers,
+    invoke,
+    parameter,
+    schema_tools,
+)
 
-OPEN, CLOSE = "<｜DSML｜function_calls>\n", "</｜DSML｜function_calls>"
-INVOKE, END_INVOKE = '<｜DSML｜invoke name="f">\n', "</｜DSML｜invoke>\n"
-NUMBER = '<｜DSML｜parameter name="n" string="false">1.50</｜DSML｜parameter>\n'
-STRING = '<｜DSML｜parameter name="s" string="true">a "b"\n</｜DSML｜parameter>\n'
-BLOCK = OPEN + INVOKE + NUMBER + STRING + END_INVOKE + CLOSE
 CALL = ToolCall("f", '{"n": 1.50, "s": "a \\"b\\"\\n"}')
 MARK = re.compile(r'</?｜DSML｜\w*(?:"[^"]*"|[^"<>])*>')
-
-
-def invoke(body, name="f"):
-    return f'<｜DSML｜invoke name="{name}">{body}</｜DSML｜invoke>'
-
-
-def parameter(value, string="true", name="k"):
-    return f'<｜DSML｜parameter name="{name}" string="{string}">{value}</｜DSML｜parameter>'
 
 
 def message(content, *arguments, reasoning=None):
@@ -77,7 +77,7 @@ RECOVERED = {
     "bare-word": (OPEN + invoke(parameter("hello", "false")) + CLOSE, message("", '{"k": "hello"}')),
     "nan": (OPEN + invoke(parameter("NaN", "false")) + CLOSE, message("", '{"k": "NaN"}')),
     "deep": (OPEN + invoke(parameter("[" * 20_000, "false")) + CLOSE, message("", f'{{"k": "{"[" * 20_000}"}}')),
-    "long": (OPEN + invoke(parameter("1" * 20_000, "false")) + CLOSE, message("", f'{{"k": "{"1" * 20_000}"}}')),
+    "long": (OPEN + invoke(parameter("1" * 20_000, "false")) + CLOSE, message("", '{"k": 1.1111111111111111e19999}')),
     "open-block": (OPEN + invoke(parameter("v")), message("", '{"k": "v"}')),
     "open-call": (OPEN + INVOKE + parameter("v") + "\n", message("", '{"k": "v"}')),
     "open-call-in-block": (OPEN + INVOKE + parameter("v") + CLOSE, message("", '{"k": "v"}')),
@@ -130,7 +130,7 @@ def test_marks_inside_a_value_are_part_of_it():
 
 
 def test_a_call_cut_in_a_value_has_incomplete_arguments_and_stays_out_of_the_conversation():
-    for value, string, expected in (("va", "true", '{"k": "va'), ("[1, 2", "false", '{"k": [1, 2')):
+    for value, string, expected in (("va", "true", '{"k": "va'), ("[1, 2", "false", '{"k": ')):
         answer = parse_assistant(OPEN + INVOKE + parameter(value, string)[:-18])
         assert answer == message("", expected)
         assert "tool_calls" not in answer.to_message()
@@ -163,23 +163,6 @@ def test_no_shape_of_a_call_is_lost():
     assert shapes > 455
 
 
-SCHEMA = {
-    "type": "object",
-    "$defs": {"n": {"type": "number"}},
-    "properties": {
-        "text": {"type": "string"},
-        "maybe_text": {"type": ["null", "string"]},
-        "int": {"type": "integer"},
-        "maybe_int": {"type": ["integer", "null"]},
-        "number": {"$ref": "#/$defs/n"},
-        "flag": {"type": "boolean"},
-        "object": {"anyOf": [{"type": "object"}, {"type": "null"}]},
-        "list": {"oneOf": [{"type": "array", "items": {"type": "object"}}, {"type": "null"}]},
-        "choice": {"enum": [1, 2]},
-        "any": {},
-        "loop": {"$ref": "#/properties/loop"},
-    },
-}
 REPAIRED = [
     ("int", "true", "42", "42"), ("int", "false", "42", "42"), ("int", "false", "abc", '"abc"'), ("int", "false", '"7"', "7"),
     ("int", "true", "4.0", "4"), ("int", "true", "4.5", '"4.5"'), ("maybe_int", "false", "null", "null"),
@@ -191,10 +174,6 @@ REPAIRED = [
     ("choice", "true", "2", "2"), ("any", "true", "2", '"2"'), ("any", "false", "1.50", "1.50"), ("other", "false", "x", '"x"'),
     ("loop", "true", "1", '"1"'),
 ]  # fmt: skip
-
-
-def schema_tools(schema):
-    return [{"type": "function", "function": {"name": "f", "parameters": schema}}]
 
 
 @pytest.mark.parametrize(("name", "string", "value", "expected"), REPAIRED, ids=lambda value: value[:10])
@@ -230,34 +209,6 @@ def test_a_wrapper_around_all_arguments_is_taken_off(name, string):
     assert parsed(inner, None) == as_given
     assert parsed(inner, more=parameter("x", name="text")) == {**as_given, "text": "x"}
     assert parsed('{"alien": 1}') == {name: '{"alien": 1}' if string == "true" else {"alien": 1}}
-
-
-fragments = st.sampled_from(
-    [
-        "</think>",
-        "<think>",
-        OPEN,
-        CLOSE,
-        INVOKE,
-        END_INVOKE,
-        NUMBER,
-        STRING,
-        STRING[:-20],
-        NUMBER[:-20],
-        '<｜DSML｜invoke name="g"/>',
-        '<｜DSML｜parameter name="input" string="true">{"int": 1}</｜DSML｜parameter>',
-        '{"a": "1"}',
-        BLOCK,
-        "\n",
-        "a",
-        "<",
-        "｜DSML｜",
-        "/",
-        ">",
-        '"',
-    ]
-)
-answers = st.lists(fragments | st.text(max_size=3), max_size=12).map("".join)
 
 
 @given(answers, st.booleans(), st.sampled_from([None, SCHEMA]), st.data())
