@@ -43,6 +43,7 @@ def test_axe_finds_nothing_serious(open_tab: Any, scripted: Any, axe: str) -> No
             found[f"{name} {theme}"] = page.evaluate(RUN)
             assert page.evaluate("document.documentElement.scrollWidth") <= width
         page.evaluate("document.getElementById('dsa-theme').click()")
+        page.wait_for_timeout(400)  # gradio's colours change gradually
     page.set_viewport_size({"width": 390, "height": 844})
     page.click("#dsa-inspect-close")
     found["phone without the inspector"] = page.evaluate(RUN)
@@ -72,13 +73,10 @@ def test_names_and_speakers(open_tab: Any, scripted: Any) -> None:
 
 
 def test_the_page_is_small(open_tab: Any) -> None:
-    """All that a first visit loads, compressed as a server in front of it would."""
-    import gzip
-
-    bodies: list[bytes] = []
+    """All that a first visit transfers, in bytes."""
     tab = open_tab()
-    tab.page.on("response", lambda response: bodies.append(response.body()) if response.status == 200 else None)
-    tab.page.reload()
-    tab.page.wait_for_selector("body.dsa-ready")
-    tab.page.wait_for_load_state("networkidle")
-    assert sum(len(gzip.compress(body, 6)) for body in bodies) < 450_000
+    tab.page.wait_for_timeout(500)
+    sizes = tab.page.evaluate(
+        "['navigation', 'resource'].flatMap((kind) => performance.getEntriesByType(kind)).map((e) => e.transferSize)"
+    )
+    assert len(sizes) > 10 and 100_000 < sum(sizes) < 450_000
