@@ -64,7 +64,7 @@ class LeadingRunner:
                     "decodes": batch.decodes,
                     "draft_tokens": batch.draft_tokens,
                     "draft_entries": batch.draft_entries,
-                    "inspect": recorder is not None and recorder.is_active,
+                    "inspect": recorder is not None,
                     "plans": [len(plan) for plan in plans],  # arrays of each observer, after the batch's
                 }
                 self._job.broadcast(MessageKind.STEP, header, [*update, *chain.from_iterable(plans)])

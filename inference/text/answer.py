@@ -217,7 +217,7 @@ class AnswerParser:
         if word == "parameter" and is_closing:
             self._call.add(self._doubtful + begun.removesuffix(_CLOSE))
             self._end_value()
-        elif word == "parameter" and _attributes(mark).keys() >= {"name", "string"}:
+        elif word == "parameter" and "name" in _attributes(mark):
             rest = self._doubtful + begun + held
             self._end_value()
         elif word == "invoke" or word in _BLOCKS:

@@ -102,6 +102,7 @@ BOTH = ['{"k": "v"}', '{"k": "w"}']
 OPEN_VALUES = {
     "parameter": (OPENED + "\n" + parameter("3", "false", "n"), ['{"k": "v", "n": 3}']),
     "number": ('<｜DSML｜parameter name="n" string="false">3\n' + parameter("v"), ['{"n": 3, "k": "v"}']),
+    "without-kind": (OPENED + "\n" + parameter("w", name="l").replace(' string="true"', ""), ['{"k": "v", "l": "w"}']),
     "several": (OPENED * 3 + "\n", ['{"k": "v", "k": "v", "k": "v"}']),
     "call": (OPENED + '\n<｜DSML｜invoke name="f">\n' + parameter("w"), BOTH),
     "end-of-call": (OPENED + "\n" + END_INVOKE + INVOKE + parameter("w"), BOTH),
