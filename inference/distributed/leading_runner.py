@@ -64,6 +64,7 @@ class LeadingRunner:
                     "decodes": batch.decodes,
                     "draft_tokens": batch.draft_tokens,
                     "draft_entries": batch.draft_entries,
+                    "takes_logits": batch.take_logits is not None,
                     "inspect": recorder.is_active,
                     "plans": [len(plan) for plan in plans],  # arrays of each observer, after the batch's
                 }
