@@ -12,7 +12,7 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from deepseek_v32.inference import LLM
+from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.commands import cli, loading
 from deepseek_v32.inference.engine.running.scoring import Text, prompt_steps, score_texts
 from deepseek_v32.model import transformer
@@ -56,30 +56,40 @@ def scored(llm: LLM, prompts: list[list[int]]) -> list[Text]:
         return list(score_texts(engine, (Text(request, len(request.tokens) - 1) for request in requests)))
 
 
+LENGTHS = [(2, 0), (70, 0), (25, 9), (1, 1), (130, 40), (3, 3)]  # of a text, and of an answer that follows
+TEXTS = [random_tokens(text + answer, 80 + text) for text, answer in LENGTHS]
+
+
+@pytest.fixture(scope="module")
+def oracle(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
+    """transformers' model, and its checkpoint."""
+    directory = tmp_path_factory.mktemp("score")
+    model, _ = decisive_case(Case("score", 80), directory, lambda llm: scored(llm, TEXTS), page_count=12)
+    return model, max(directory.iterdir(), key=lambda path: int(path.name))
+
+
 @pytest.mark.parametrize("room", [300, 64, 1])
-def test_scores_are_those_of_transformers(room: int, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_are_those_of_transformers(
+    room: int, run: Run, oracle: tuple[Any, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In steps that hold all texts at once, that cut them, and of one token; the logits in parts of at most 64 rows."""
-    lengths = [(2, 0), (70, 0), (25, 9), (1, 1), (130, 40), (3, 3)]  # of the text, and of an answer that follows
-    whole = [random_tokens(text + answer, 80 + text) for text, answer in lengths]
-    oracle, llm = decisive_case(
-        Case("score", 80), tmp_path, lambda llm: scored(llm, whole), page_count=12, max_batch_tokens=room
-    )
+    llm = LLM(oracle[1], device="cpu", precision="exact", page_count=12, max_batch_tokens=room)
     counts, parts, head = steps_of(llm, monkeypatch), list[int](), llm.model.lm_head.logits  # type: ignore[attr-defined]
     monkeypatch.setattr(transformer, "LOGIT_BYTES", 0)
     monkeypatch.setattr(llm.model.lm_head, "logits", lambda h: parts.append(len(h)) or head(h))  # type: ignore[attr-defined]
     lines = [
         {"id": i, "tokens": tokens[:text], **({"answer": tokens[text:]} if answer else {})}
-        for i, (tokens, (text, answer)) in enumerate(zip(whole, lengths, strict=True))
+        for i, (tokens, (text, answer)) in enumerate(zip(TEXTS, LENGTHS, strict=True))
     ]
     result = run(llm, lines)
     assert result.exit_code == 0, result.output
     found = {record["id"]: record for record in records(result.stdout)}
     total, tokens, right = 0.0, 0, 0
-    for i, (text, answer) in enumerate(lengths):
-        rows = oracle_logits(oracle, whole[i])[(text if answer else 1) - 1 : -1].log_softmax(-1)
-        expected = rows.gather(1, torch.tensor(whole[i][-len(rows) :])[:, None])[:, 0]
+    for i, (text, answer) in enumerate(LENGTHS):
+        rows = oracle_logits(oracle[0], TEXTS[i])[(text if answer else 1) - 1 : -1].log_softmax(-1)
+        expected = rows.gather(1, torch.tensor(TEXTS[i][-len(rows) :])[:, None])[:, 0]
         got = found[i]
-        assert got["tokens"] == whole[i][-len(rows) :]
+        assert got["tokens"] == TEXTS[i][-len(rows) :]
         assert torch.allclose(torch.tensor(got["logprobs"]), expected, atol=1e-4)
         agrees = int((rows.argmax(-1) == torch.tensor(got["tokens"])).sum())
         assert got["agreement"] == pytest.approx(agrees / len(rows))
@@ -88,7 +98,7 @@ def test_scores_are_those_of_transformers(room: int, run: Run, tmp_path: Path, m
         total, tokens, right = total + float(expected.sum()), tokens + len(rows), right + agrees
     assert f"perplexity {math.exp(-total / tokens):.2f}" in result.stderr and f"{tokens:,} tokens" in result.stderr
     assert f"{right / tokens:.2%}" in result.stderr
-    assert len(counts) == -(-sum(len(each) - 1 for each in whole) // room) and max(parts) <= 64
+    assert len(counts) == -(-sum(len(each) - 1 for each in TEXTS) // room) and max(parts) <= 64
     assert llm.engine.pool.used == 0
 
 
@@ -98,7 +108,7 @@ def test_few_pages_and_places_give_more_steps(monkeypatch: pytest.MonkeyPatch) -
         [(i * step + 5) % 200 for i in range(count)] for step, count in ((3, 150), (7, 2), (5, 65), (11, 90), (1, 30))
     ]
     llm = fake_llm(page_count=4, max_model_len=200, max_sequences=2, max_batch_tokens=1000)
-    stream = llm.stream([1] * 100)
+    stream = llm.stream([1] * 100, SamplingParams(temperature=0, max_tokens=9, ignore_eos=True))
     first = next(stream)
     counts = steps_of(llm, monkeypatch)
     texts = scored(llm, prompts)
