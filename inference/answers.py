@@ -1,5 +1,6 @@
 """Requests in, answers out: the engine steps when a caller takes from a stream, for all the streams that are open."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,15 @@ from .inspection import recorded
 from .text.tokenizer import Tokenizer
 
 
+def check_process(process: int) -> None:
+    """RuntimeError in a forked copy of `process`: the threads that compute and those that run an engine are not copied."""
+    if os.getpid() != process:
+        raise RuntimeError(
+            f"LLM is used in process {os.getpid()}, a fork of {process}, which made it; expected the process that made it: "
+            "make another in the child, and start the child by spawn"
+        )
+
+
 class Driver:
     """Lets callers drive the engine, one thread at a time.
 
@@ -23,6 +33,8 @@ class Driver:
     def __init__(self, engine: Engine) -> None:
         self._engine: Engine | None = engine  # None once it is closed
         self._in_use = threading.Lock()
+        self._user = ""  # while it is in use
+        self._process = os.getpid()
         self._inbox: dict[int, list[Delta]] = {}  # by request id, while its stream is open
 
     @property
@@ -30,14 +42,15 @@ class Driver:
         return self._engine is None
 
     def check_open(self) -> Engine:
-        """The engine; ValueError if it is closed."""
+        """The engine. ValueError if it is closed, RuntimeError in a forked child."""
+        check_process(self._process)
         if self._engine is None:
             raise ValueError("LLM is closed; expected an open one")
         return self._engine
 
     def close(self) -> bool:
-        """Cancel what is open, and let the engine go. False if that has been done before."""
-        if self.closed:
+        """Cancel what is open, and let the engine go. False if that has been done before, or must be done by another process."""
+        if self.closed or os.getpid() != self._process:
             return False
         with self.engine() as engine:
             for id in self._inbox:
@@ -48,16 +61,18 @@ class Driver:
         return True
 
     @contextmanager
-    def engine(self) -> Iterator[Engine]:
-        """The engine, for only this caller.
+    def engine(self, user: str | None = None) -> Iterator[Engine]:
+        """The engine, for only this caller. user: who others are told has it meanwhile; by default the thread's name.
 
-        RuntimeError if another thread is using it at this moment, ValueError if it is closed.
+        RuntimeError if it is in use at this moment, or in a forked child; ValueError if it is closed.
         """
+        check_process(self._process)
         if not self._in_use.acquire(blocking=False):
             raise RuntimeError(
-                "LLM is used by two threads at a time; expected one: "
-                "use deepseek_v32.inference.server.service.Service for many threads"
+                f"LLM is used by {self._user}; expected one user at a time: many threads share a "
+                "deepseek_v32.inference.server.service.service.Service, coroutines an AsyncLLM"
             )
+        self._user = user or f"thread {threading.current_thread().name!r}"
         try:
             engine = self.check_open()
             self._deliver(engine.apply_aborts())
@@ -113,7 +128,7 @@ class Driver:
     def cancel(self, request_ids: set[int]) -> None:
         """End requests that have not finished."""
         engine = self._engine
-        if engine is None:
+        if engine is None or os.getpid() != self._process:
             return
         for id in request_ids:
             self._inbox.pop(id, None)

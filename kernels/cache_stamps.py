@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from .checks import check_tensor
+from .checks import check_pages, check_tensor, check_values
 from .registry import Preference, choose
 from .types import Stamps
 
@@ -45,7 +45,7 @@ def stamp_tokens(
     """Write the chains of a step's new tokens to their slots -> the tokens' stamps in every layer, int32 [L, 2, T].
 
     tokens, positions, slots int64 [T], sequence after sequence; block_table int32 [B, W]; query_starts int32 [B + 1]: sequence b
-    has rows query_starts[b] to query_starts[b + 1]. None: every sequence has one new token.
+    has rows query_starts[b] to query_starts[b + 1]. None: every sequence has one new token. Values outside: checks.py.
     """
     check_tensor("tokens", tokens, (None,), torch.int64)
     device = tokens.device
@@ -54,6 +54,14 @@ def stamp_tokens(
     check_tensor("block_table", block_table, (len(tokens) if query_starts is None else None, None), torch.int32, device)
     if query_starts is not None:
         check_tensor("query_starts", query_starts, (block_table.shape[0] + 1,), torch.int32, device)
+        check_values("query_starts", query_starts, len(tokens), f"tokens has {len(tokens)} rows")
+    if device.type == "cpu" and len(tokens):
+        pages = len(stamps.chains) // stamps.page_size
+        check_values("slots", slots, len(stamps.chains) - 1, f"the cache has {pages} pages of {stamps.page_size}")
+        known = len(stamps.multipliers)
+        check_values("positions", positions, known - 1, f"stamps.multipliers has {known} values")
+        first = positions if query_starts is None else positions[query_starts[:-1].clamp(max=len(tokens) - 1)]
+        check_pages("positions", first, block_table, stamps.page_size, pages)
     result: torch.Tensor = choose("stamp_tokens", tokens, backend)(
         tokens, positions, slots, block_table, query_starts, stamps
     )
@@ -78,6 +86,7 @@ def check_cache(
     tasks int64 [N, 5]: (row of the block table, page of the sequence, number of its leading entries to check, actions, row to
     report). An action is a sum of RECORD_HASH and COMPARE_HASH, for full pages. None: the batch has only decodes, with `lengths`
     int32 [B], and the tasks are `decode_tasks` of them. truths int64 [K, 3]: (row, position, chain after it); row -1: none.
+    Values outside: checks.py.
     """
     check_tensor("block_table", block_table, (None, None), torch.int32)
     device = block_table.device
@@ -90,4 +99,30 @@ def check_cache(
         check_tensor("lengths", lengths, (block_table.shape[0],), torch.int32, device)
     if truths is not None:
         check_tensor("truths", truths, (None, 3), torch.int64, device)
+    if device.type == "cpu":
+        _check_places(stamps, block_table, tasks, lengths, truths)
     choose("check_cache", block_table, backend)(caches, stamps, block_table, step, tasks, lengths, truths)
+
+
+def _check_places(
+    stamps: Stamps,
+    block_table: torch.Tensor,
+    tasks: torch.Tensor | None,
+    lengths: torch.Tensor | None,
+    truths: torch.Tensor | None,
+) -> None:
+    """Check that tasks, lengths and truths of `check_cache` name pages of the block table and the cache."""
+    size, pages, (rows, width) = stamps.page_size, stamps.hashes.shape[2], block_table.shape
+    of_table, of_cache = f"block_table has {rows} rows of {width} pages", f"the cache has {pages} pages"
+    if lengths is not None:
+        check_pages("lengths", lengths, block_table, size, pages)
+    if tasks is not None:
+        for column, most in enumerate((rows - 1, width - 1, size)):
+            check_values(f"tasks[:, {column}]", tasks[:, column], most, of_table)
+        check_values("tasks[:, 4]", tasks[:, 4], len(stamps.claims) - 1, f"stamps.claims has {len(stamps.claims)} rows")
+        check_values("block_table", block_table[tasks[:, 0], tasks[:, 1]], pages - 1, of_cache)
+    if truths is not None:
+        check_values("truths[:, 0]", truths[:, 0], rows - 1, of_table, least=-1)
+        given = truths[truths[:, 0] >= 0]
+        check_values("truths[:, 1]", given[:, 1], width * size - 1, of_table)
+        check_values("block_table", block_table[given[:, 0], given[:, 1] // size], pages - 1, of_cache)

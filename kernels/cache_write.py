@@ -3,14 +3,14 @@
 Latent cache, uint8 [P, 64, 1, 656] (FlashMLA's layout): bytes 0-511 are the e4m3 latent, 512-527 four fp32 scales (one per 128
 dims), 528-655 the 64 bf16 RoPE dims. Index-key cache, uint8 [P, 64, 1, 132] (DeepGEMM's layout): each page holds its 64 keys of
 128 e4m3 values first, then their 64 fp32 scales. bf16 and fp32 caches hold plain rows. Scales are powers of two. A token's slot is
-page * page_size + offset.
+page * page_size + offset; checks.py says what holds for slots outside the cache.
 
 With a `stamp`, the launch that writes the entries also stores their stamps (cache_stamps.py).
 """
 
 import torch
 
-from .checks import FLOATS, check_tensor
+from .checks import FLOATS, check_contiguous, check_slots, check_tensor, check_whole_pages
 from .reference.quantize import GROUP
 from .registry import Preference, choose
 from .types import Stamp
@@ -29,8 +29,7 @@ def index_record_bytes(head_dim: int) -> int:
 def _check_cache(cache: torch.Tensor, record: int, plain: int, device: torch.device) -> None:
     width = record if cache.dtype == torch.uint8 else plain
     check_tensor("cache", cache, (None, None, 1, width), (torch.uint8, *FLOATS), device)
-    if not cache.is_contiguous():
-        raise ValueError(f"cache has strides {cache.stride()}; expected a contiguous tensor")
+    check_contiguous("cache", cache)
 
 
 def _check_rope(cos: torch.Tensor, sin: torch.Tensor, tokens: int, device: torch.device) -> None:
@@ -73,6 +72,7 @@ def write_latent_cache(
         raise ValueError(f"norm_weight has {latent_dim} elements; expected a multiple of {GROUP} for an FP8 cache")
     _check_cache(cache, latent_record_bytes(latent_dim, rope_dim), latent_dim + rope_dim, kv.device)
     check_tensor("slots", slots, (kv.shape[0],), torch.int64, kv.device)
+    check_slots("slots", slots, cache)
     check_stamp(stamp, slots)
     choose("write_latent_cache", kv, backend)(kv, norm_weight, eps, cos, sin, cache, slots, stamp)
 
@@ -83,6 +83,7 @@ def gather_latents(
     """Read the latents and RoPE dims of `slots` (int64 [...]) from the cache -> [..., L + R] in `dtype`."""
     check_tensor("cache", cache, (None, None, 1, None), (torch.uint8, *FLOATS))
     check_tensor("slots", slots, (None,) * slots.dim(), torch.int64, cache.device)
+    check_slots("slots", slots, cache)
     implementation = choose("gather_latents", cache, backend)
     result: torch.Tensor = implementation(cache, slots, latent_dim, dtype)
     return result
@@ -109,6 +110,7 @@ def write_index_cache(
         raise ValueError(f"keys has {keys.shape[1]} columns; expected a power of two up to {GROUP} for an FP8 cache")
     _check_cache(cache, index_record_bytes(keys.shape[1]), keys.shape[1], keys.device)
     check_tensor("slots", slots, (keys.shape[0],), torch.int64, keys.device)
+    check_slots("slots", slots, cache)
     check_stamp(stamp, slots)
     choose("write_index_cache", keys, backend)(keys, cos, sin, cache, slots, interleaved, stamp)
 
@@ -118,6 +120,8 @@ def gather_index_keys(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Read the index keys [N, D] of `slots` (int64 [N]) in the cache's dtype, and their fp32 scales [N] if the cache is FP8."""
     check_tensor("cache", cache, (None, None, 1, None), (torch.uint8, *FLOATS))
+    check_whole_pages(cache)
     check_tensor("slots", slots, (None,), torch.int64, cache.device)
+    check_slots("slots", slots, cache)
     keys, scales = choose("gather_index_keys", cache, backend)(cache, slots)
     return keys, scales

@@ -1,4 +1,16 @@
-"""Argument checks shared by the operations. A ValueError names the argument, its value and what was expected."""
+"""Argument checks shared by the operations. A ValueError names the argument, its value and what was expected.
+
+All operations treat block tables, lengths, slots and caches alike, in every backend:
+
+- A wrong shape, dtype or device is refused.
+- Values are looked at on a CPU. A page or slot outside the cache is refused, and so is a length beyond the block table or
+  `max_context`. Columns of a block table after a sequence's length may hold anything.
+- On a GPU, looking would wait for the device. There a length counts as much as the table and `max_context` hold, and keys of a page
+  outside the cache are zeros. Slots to be read or written are the caller's promise. References on a GPU raise torch's errors.
+- Everywhere, an entry of `indices` outside the cache selects nothing, and ranges (`starts`, `ends`, `topk_length`) are cut to
+  the columns that there are.
+- Pages may lie apart where caches are read; some implementations copy such a cache. Caches that are written are contiguous.
+"""
 
 from collections.abc import Sequence
 
@@ -25,6 +37,57 @@ def check_tensor(
         raise ValueError(f"{name} is on {tensor.device}; expected {device} like the other arguments")
     if sizes and tensor.stride(-1) != 1 and tensor.numel():
         raise ValueError(f"{name} has stride {tensor.stride(-1)} in its last dimension; expected 1; call .contiguous()")
+
+
+def check_values(name: str, values: torch.Tensor, most: int, why: str, least: int = 0) -> None:
+    """Raise a ValueError unless all integers of `values` are `least` to `most`; `why`: what holds that many. Only on a CPU."""
+    if not values.is_cpu or not values.numel():
+        return
+    array = values.numpy()  # whose reductions of a few numbers take a third of torch's time
+    low, high = int(array.min()), int(array.max())
+    if low < least or high > most:
+        expected = f"{least} to {most}" if most >= least else "none"
+        raise ValueError(f"{name} holds {low if low < least else high}; expected {expected}, {why}")
+
+
+def check_pages(
+    name: str,
+    lengths: torch.Tensor,
+    block_table: torch.Tensor,
+    page_size: int,
+    pages: int,
+    max_context: int | None = None,
+) -> None:
+    """Check contexts of `lengths` [B], an argument called `name`, in pages of block_table [B, W]. Values only on a CPU."""
+    held, width = block_table.shape[1] * page_size, block_table.shape[1]
+    if max_context is not None and max_context < held:
+        check_values(name, lengths, max_context, f"max_context is {max_context}")
+    else:
+        check_values(name, lengths, held, f"block_table has {width} pages of {page_size} for a sequence")
+    if not block_table.is_cpu or not block_table.numel():
+        return
+    array = block_table.numpy()
+    if array.min() < 0 or array.max() >= pages:
+        used = torch.arange(width) * page_size < lengths[:, None]
+        check_values("block_table", block_table[used], pages - 1, f"the cache has {pages} pages")
+
+
+def check_slots(name: str, slots: torch.Tensor, cache: torch.Tensor) -> None:
+    """Check slots of a cache [P, page, 1, D]. Values only on a CPU."""
+    pages, page_size = cache.shape[:2]
+    check_values(name, slots, pages * page_size - 1, f"the cache has {pages} pages of {page_size}")
+
+
+def check_whole_pages(cache: torch.Tensor) -> None:
+    """Raise a ValueError for an index-key cache in bytes whose pages have gaps: scales follow the keys of a whole page."""
+    if cache.dtype == torch.uint8 and cache.shape[1] > 1 and cache.stride(1) != cache.shape[3]:
+        raise ValueError(f"cache has strides {cache.stride()}; expected the bytes of a page in one piece")
+
+
+def check_contiguous(name: str, cache: torch.Tensor) -> None:
+    """Raise a ValueError for a cache to write to whose pages lie apart."""
+    if not cache.is_contiguous():
+        raise ValueError(f"{name} has strides {cache.stride()}; expected a contiguous tensor")
 
 
 def _differs(expected: int | None, size: int) -> bool:

@@ -2,7 +2,7 @@
 
 import torch
 
-from .checks import FLOATS, check_tensor
+from .checks import FLOATS, check_pages, check_tensor, check_values
 from .registry import Preference, choose, choose_implementation
 from .types import SplitPlan
 
@@ -62,7 +62,7 @@ def dense_mla_decode(
     """Absorbed attention of each sequence's newest s_q tokens over its whole paged context.
 
     q [B, s_q, H, D]; cache [P, page, 1, D] of q's dtype; block_table int32 [B, pages]; cache_seqlens int32 [B], with the new
-    tokens. If `causal`, token i attends to the first cache_seqlens - s_q + i + 1 keys.
+    tokens (checks.py: values outside). If `causal`, token i attends to the first cache_seqlens - s_q + i + 1 keys.
     -> out [B, s_q, H, value_dim], lse (natural) fp32 [B, H, s_q]; a row without keys: 0 and -inf.
     """
     check_tensor("q", q, (None, None, None, None), _DECODE_DTYPES)
@@ -70,6 +70,7 @@ def dense_mla_decode(
     check_tensor("cache", cache, (None, None, 1, q.shape[3]), q.dtype, q.device)
     check_tensor("block_table", block_table, (batch, None), torch.int32, q.device)
     check_tensor("cache_seqlens", cache_seqlens, (batch,), torch.int32, q.device)
+    check_pages("cache_seqlens", cache_seqlens, block_table, cache.shape[1], cache.shape[0])
     implementation = choose("dense_mla_decode", q, backend)
     out, lse = implementation(q, cache, block_table, cache_seqlens, softmax_scale, value_dim, causal, plan)
     return out, lse
@@ -89,7 +90,7 @@ def paged_mla_decode_h16(
     """Absorbed decode for 16 heads (one of eight ranks) over a cache of one-token pages, the FlashInfer-style contract.
 
     q_nope [B, 16, 512], q_pe [B, 16, 64], ckv_cache [P, 1, 512], kpe_cache [P, 1, 64] bf16; kv_indptr int32 [B + 1],
-    kv_indices int32: sequence b has the pages kv_indices[kv_indptr[b] : kv_indptr[b + 1]].
+    kv_indices int32: sequence b has the pages kv_indices[kv_indptr[b] : kv_indptr[b + 1]]. Values outside: checks.py.
     -> output [B, 16, 512] bf16, lse fp32 [B, 16] in **base 2**; an empty sequence: 0 and -inf.
     """
     check_tensor("q_nope", q_nope, (None, 16, 512), FLOATS)
@@ -99,6 +100,11 @@ def paged_mla_decode_h16(
     check_tensor("kpe_cache", kpe_cache, (ckv_cache.shape[0], 1, 64), q_nope.dtype, device)
     check_tensor("kv_indptr", kv_indptr, (q_nope.shape[0] + 1,), torch.int32, device)
     check_tensor("kv_indices", kv_indices, (None,), torch.int32, device)
+    if kv_indptr.is_cpu:
+        check_values("kv_indptr", kv_indptr, len(kv_indices), f"kv_indices has {len(kv_indices)} pages")
+        check_values("kv_indptr.diff()", kv_indptr.diff(), len(kv_indices), "bounds ascend")
+        used = kv_indices[int(kv_indptr[0]) : int(kv_indptr[-1])]
+        check_values("kv_indices", used, len(ckv_cache) - 1, f"the cache has {len(ckv_cache)} pages")
     implementation = choose("paged_mla_decode_h16", q_nope, backend)
     output, lse = implementation(q_nope, q_pe, ckv_cache, kpe_cache, kv_indptr, kv_indices, sm_scale)
     return output, lse

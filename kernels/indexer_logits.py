@@ -4,9 +4,10 @@ Source: DeepSeek-V3.2 paper, section 2.1, equation 1. `weights` include the FP8 
 """
 
 import torch
+import torch.nn.functional as F
 
 from .cache_write import index_record_bytes
-from .checks import FLOATS, check_tensor
+from .checks import FLOATS, check_pages, check_tensor, check_whole_pages
 from .registry import Preference, choose
 from .types import IndexerOperands
 
@@ -65,7 +66,7 @@ def paged_indexer_logits(
     """Scores of each sequence's newest s_q tokens with all keys of its context, which are read from the cache pages.
 
     q [B, s_q, H, D] (e4m3 for a uint8 cache, else fp32 or bf16); cache: uint8 [P, 64, 1, D + 4] or plain [P, 64, 1, D];
-    weights fp32 [B, s_q, H]; block_table int32 [B, pages]; lengths int32 [B], with the new tokens.
+    weights fp32 [B, s_q, H]; block_table int32 [B, pages]; lengths int32 [B], with the new tokens (checks.py: values outside).
     -> fp32 [B * s_q, max_context]; row b * s_q + i has lengths[b] - s_q + i + 1 valid columns, the others hold anything.
     """
     check_tensor("q", q, (None, None, None, None), _QUERY_DTYPES)
@@ -73,11 +74,16 @@ def paged_indexer_logits(
     quantized = q.dtype == torch.float8_e4m3fn
     record = index_record_bytes(width) if quantized else width
     check_tensor("cache", cache, (None, None, 1, record), torch.uint8 if quantized else FLOATS, q.device)
+    check_whole_pages(cache)
     check_tensor("weights", weights, (batch, new, heads), torch.float32, q.device)
     check_tensor("block_table", block_table, (batch, None), torch.int32, q.device)
     check_tensor("lengths", lengths, (batch,), torch.int32, q.device)
+    if max_context < 0:
+        raise ValueError(f"max_context is {max_context}; expected at least 0")
+    check_pages("lengths", lengths, block_table, cache.shape[1], cache.shape[0], max_context)
     if batch == 0:
         return q.new_empty(0, max_context, dtype=torch.float32)
     implementation = choose("paged_indexer_logits", q, backend)
-    result: torch.Tensor = implementation(q, cache, weights, block_table, lengths, max_context)
-    return result
+    columns = min(max_context, block_table.shape[1] * cache.shape[1])
+    result: torch.Tensor = implementation(q, cache, weights, block_table, lengths, columns)
+    return result if columns == max_context else F.pad(result, (0, max_context - columns))

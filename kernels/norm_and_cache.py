@@ -7,7 +7,7 @@ and fp32_ops.py.
 import torch
 
 from .cache_write import check_stamp, index_record_bytes, latent_record_bytes
-from .checks import FLOATS, check_tensor
+from .checks import FLOATS, check_contiguous, check_slots, check_tensor
 from .registry import Preference, choose
 from .types import Caches, Fp32Projection, NewEntries, Norms, Quantized
 
@@ -44,9 +44,10 @@ def norm_and_cache(
     for name, record in (("latent", latent_record_bytes(latent, rope)), ("keys", index_record_bytes(keys.shape[1]))):
         cache = getattr(caches, name)
         check_tensor(f"caches.{name}", cache, (None, None, 1, record), torch.uint8, device)
-        if not cache.is_contiguous():
-            raise ValueError(f"caches.{name} has strides {cache.stride()}; expected a contiguous tensor")
+        check_contiguous(f"caches.{name}", cache)
     check_tensor("caches.slots", caches.slots, (tokens,), torch.int64, device)
+    for cache in (caches.latent, caches.keys):
+        check_slots("caches.slots", caches.slots, cache)
     check_stamp(caches.latent_stamp, caches.slots)
     check_stamp(caches.key_stamp, caches.slots)
     if projection is not None:

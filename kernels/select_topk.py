@@ -2,9 +2,18 @@
 
 import torch
 
-from .checks import check_tensor
-from .reference.select_topk import positions_to_slots as positions_to_slots
+from .checks import check_tensor, check_values
+from .reference import select_topk as reference
 from .registry import Preference, choose
+
+
+def positions_to_slots(positions: torch.Tensor, block_table: torch.Tensor, page_size: int) -> torch.Tensor:
+    """Context positions int32 [R, K] (-1: none) -> cache slots int32 [R, K], by each row's block table int32 [R, pages]."""
+    check_tensor("positions", positions, (None, None), torch.int32)
+    check_tensor("block_table", block_table, (positions.shape[0], None), torch.int32, positions.device)
+    why = f"block_table has {block_table.shape[1]} pages of {page_size}"
+    check_values("positions", positions, block_table.shape[1] * page_size - 1, why, least=-1)
+    return reference.positions_to_slots(positions, block_table, page_size)
 
 
 def _check(logits: torch.Tensor, starts: torch.Tensor | None, ends: torch.Tensor, k: int) -> None:
@@ -51,7 +60,7 @@ def select_topk_slots(
     record: int32 [T, 2, k], whose rows may lie apart; only without starts. It is filled in the same launch, with the positions in
     ascending order and the bits of their logits; where there is no position, with -1 and anything.
     Position p of row t is slot block_table[t, p // page_size] * page_size + p % page_size. block_table int32 [T, pages] covers all
-    positions of each row.
+    positions of each row (checks.py: values outside).
     """
     _check(logits, starts, ends, k)
     check_tensor("block_table", block_table, (logits.shape[0], None), torch.int32, logits.device)
@@ -61,6 +70,15 @@ def select_topk_slots(
         check_tensor("record", record, (logits.shape[0], 2, k), torch.int32, logits.device)
         if starts is not None or (record.numel() and record.stride()[1:] != (k, 1)):
             raise ValueError(f"record has strides {record.stride()}; expected (any, {k}, 1), and no starts")
+    held = block_table.shape[1] * page_size
+    check_values("block_table", block_table, torch.iinfo(torch.int32).max // page_size, "slots are int32")
+    if held < logits.shape[1]:
+        last = torch.full_like(ends, held) if starts is None else starts + held
+        if ends.is_cpu and bool((ends.clamp(max=logits.shape[1]) > last).any()):
+            raise ValueError(
+                f"block_table has {block_table.shape[1]} pages of {page_size}; expected pages up to each row's end"
+            )
+        ends = ends.minimum(last)
     if logits.numel() == 0:
         if record is not None:
             record.fill_(-1)

@@ -51,7 +51,7 @@ def sparse_mla_decode(
     """softmax(q . k * scale) over the selected slots, applied to the latents' first `value_dim` dims.
 
     q [B, s_q, H, D] bf16 or fp32; cache uint8 [P, page, 1, record] (FP8 layout) or plain [P, page, 1, D] of q's dtype;
-    indices int32 [B, s_q, K] slots, -1 for none; topk_length int32 [B]; attn_sink fp32 [H] as in sparse prefill;
+    indices int32 [B, s_q, K] slots, -1 or outside the cache for none; topk_length int32 [B]; attn_sink fp32 [H] as in prefill;
     plan: a split-KV plan from plan_decode; None: made in this call if needed.
     -> out [B, s_q, H, value_dim] in q's dtype, lse (natural) fp32 [B, H, s_q]; a row without a valid slot: 0 and -inf.
     """

@@ -58,22 +58,21 @@ class GroupedRows(NamedTuple):
     weight: torch.Tensor
     offsets: torch.Tensor
     weight_scale: torch.Tensor | None
-    out_dtype: torch.dtype
     sorted_token_ids: torch.Tensor | None
     expected_m: int
+    out: torch.Tensor  # written in place
+    slots: torch.Tensor | None = None
 
     @property
-    def rows(self) -> int:
-        """The number of rows of the result."""
-        values = self.a.values if isinstance(self.a, Quantized) else self.a
-        return len(values if self.sorted_token_ids is None else self.sorted_token_ids)
+    def experts(self) -> int:
+        """The number of logical experts, which decides tiles and splits; not the number of weights that `slots` leaves."""
+        return len(self.offsets) - 1
 
-    def gathered(self) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Return the sorted rows, and their scales if they are in FP8."""
+    def gathered(self, part: slice = slice(None)) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return these sorted rows, and their scales if they are in FP8."""
         values, scales = self.a if isinstance(self.a, Quantized) else (self.a, None)
-        if self.sorted_token_ids is None:
-            return values, scales
-        return values[self.sorted_token_ids], None if scales is None else scales[self.sorted_token_ids]
+        rows: torch.Tensor | slice = part if self.sorted_token_ids is None else self.sorted_token_ids[part]
+        return values[rows], None if scales is None else scales[rows]
 
 
 # Actions of a task of `check_cache`, and the kinds of mismatch in `Stamps.found`.
@@ -179,7 +178,7 @@ class SparseAttention(NamedTuple):
         """Return the arguments of `sparse_mla_prefill` for the B * s_q queries of a decode."""
         q, latents, indices, softmax_scale, value_dim, lengths, attn_sink = self
         if latents.dtype != torch.uint8:
-            latents = latents.view(-1, 1, q.shape[3])
+            latents = latents.reshape(-1, 1, q.shape[3])  # a copy if pages lie apart
         if lengths is not None:
             lengths = lengths.repeat_interleave(q.shape[1])
         queries, selected = q.flatten(0, 1), indices.flatten(0, 1)[:, None]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support.doc_blocks import blocks
 from support.imports import FOLDERS, ROOT, sources
 from support.quick import quick_share
 
@@ -71,13 +72,8 @@ def test_the_wheel_holds_nothing_else(wheel):
     assert not [name for name in wheel if "__pycache__" in name or "/tests/" in name]
 
 
-# A user's first script. torch's and numpy's own annotations take ten seconds to read, and say nothing about ours.
-SCRIPT = """\
-from deepseek_v32.inference import LLM, SamplingParams
-
-llm: LLM = LLM()
-print(llm.generate("hi", SamplingParams(max_tokens=1))[0].text)
-"""
+TYPED = ("docs/dsa.md",)
+# torch's and numpy's own annotations take ten seconds to read, and say nothing about ours.
 MYPY = """\
 [mypy]
 strict = true
@@ -87,11 +83,15 @@ follow_imports = skip
 
 
 @pytest.mark.heavy
-def test_a_users_script_passes_strict_type_checks_outside_the_repository(tmp_path):
+def test_users_code_passes_strict_type_checks_outside_the_repository(tmp_path):
     """mypy finds the package in the environment that it was installed into, with its annotations (py.typed)."""
-    (tmp_path / "script.py").write_text(SCRIPT + "reveal_type(llm)\n", encoding="utf-8")
+    examples = [block for page in TYPED for block in blocks(ROOT / page, "python")]
+    files = [f"example{number}.py" for number in range(len(examples))]
+    for name, example in zip(files, examples, strict=True):
+        reveal = "reveal_type(llm)\n" if "LLM(" in example else ""
+        (tmp_path / name).write_text(example + reveal, encoding="utf-8")
     (tmp_path / "mypy.ini").write_text(MYPY, encoding="utf-8")
-    command = [sys.executable, "-P", "-m", "mypy", "script.py"]
+    command = [sys.executable, "-P", "-m", "mypy", *files]
     checked = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert 'Revealed type is "deepseek_v32.inference.llm.LLM"' in checked.stdout, checked.stdout + checked.stderr
     assert checked.returncode == 0, checked.stdout

@@ -170,6 +170,20 @@ class ModelOptions:
             help="Give a request's logits the same bits whatever else runs and however it is chunked. doctor lists the precisions.",
         ),
     ] = False
+    offload: Annotated[
+        Literal["experts"] | None,
+        hardware_option(
+            "--offload",
+            help="experts: leave the routed experts in the checkpoint's files, and read those that a token needs. The answers stay "
+            "the same.",
+        ),
+    ] = None
+    expert_slots: Annotated[
+        int | None,
+        hardware_option(
+            "--expert-slots", help="With --offload: experts held in memory, of all layers. Default: what fits."
+        ),
+    ] = None
     verify_hashes: VerifyHashesOption = True
     log_level: LogLevelOption = "warning"
 

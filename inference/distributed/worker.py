@@ -94,7 +94,7 @@ class Worker:
 
     def _load(self, source: ModelSource) -> Transformer:
         device = check_device(self._job.device(source.device))
-        check_fits(source.config, source.precision, device, self._job.size, source.mtp)
+        check_fits(source.config, source.precision, device, self._job.size, source.mtp, offload=source.offload)
         return source.load(device, self._job.ranks(device))
 
     def _close(self) -> None:

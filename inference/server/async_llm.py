@@ -35,7 +35,7 @@ class AsyncLLM:
             raise ValueError(f"llm is {llm!r:.100}; expected an LLM")
         self.llm = llm
         self._in_use = ExitStack()
-        self._in_use.enter_context(llm.driver.engine())  # for this object only
+        self._in_use.enter_context(llm.driver.engine("an AsyncLLM until that is closed"))
         # As many again as run at a time wait in the engine, so that the next one is there when one ends; the rest wait here.
         self._service = Service(llm, max_queue=llm.limits.max_sequences, deadline=_NO_DEADLINE)
         self._places = asyncio.Semaphore(self._service.capacity)

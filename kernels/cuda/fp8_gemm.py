@@ -120,13 +120,14 @@ def multiply_into(
     sorted_token_ids: torch.Tensor | None = None,
     expected_tiles: int = 0,
     beside_previous: bool = False,
+    slots: torch.Tensor | None = None,
 ) -> None:
     """Multiply a [M, K] by b [E, N, K] into out [M, N], by `large_m` for a Tile, by `swap_ab` for a number of tokens.
 
-    The other arguments are swap_ab's. K is split into `splits` parts, each added in ascending order; 0: as many as fill
-    the GPU. `sorted_token_ids` int32 [M], with tiles of up to 32 tokens: row r of out is computed from row sorted_token_ids[r]
-    of a. `expected_tiles`: about how many of the possible token tiles are not empty; 0: all. `beside_previous`: see
-    kernels/fp8_gemm.py; large_m does not use it.
+    slots int32 [E]: the weight of expert e is b[slots[e]]; -1: its rows are not computed. The other arguments are swap_ab's.
+    K is split into `splits` parts, each added in ascending order; 0: as many as fill the GPU. `sorted_token_ids` int32 [M], with
+    tiles of up to 32 tokens: row r of out is computed from row sorted_token_ids[r] of a. `expected_tiles`: about how many of the
+    possible token tiles are not empty; 0: all. `beside_previous`: see kernels/fp8_gemm.py; large_m does not use it.
     """
     static_weights = weights_are_static(b)
     beside_previous = beside_previous and aligned_rows(a) is a  # a copy is made right before the product
@@ -135,9 +136,9 @@ def multiply_into(
     if isinstance(tile, Tile):
         claims = tile == EXPERT_TILE and offsets is not None
         claimed = torch.zeros(1, dtype=torch.int32, device=out.device) if claims else None
-        library.large_m(*tile, a, a_scale, b, b_scale, offsets, out, claimed)
+        library.large_m(*tile, a, a_scale, b, b_scale, offsets, slots, out, claimed)
     else:
-        operands = a, a_scale, b, b_scale, offsets, sorted_token_ids, out
+        operands = a, a_scale, b, b_scale, offsets, slots, sorted_token_ids, out
         library.swap_ab(tile, splits, static_weights, *operands, expected_tiles, beside_previous)
 
 

@@ -5,7 +5,7 @@ import torch
 from ..alignment import aligned_rows
 from ..build import load
 from ..types import GroupedRows, Quantized
-from .fp8_gemm import EXPERT_TILE, Tile, multiply, multiply_into, multiprocessors
+from .fp8_gemm import EXPERT_TILE, Tile, multiply_into, multiprocessors
 from .fp8_gemm import choose as choose_dense
 from .pdl import weights_are_static
 from .routing import gather_rows
@@ -30,43 +30,57 @@ def choose(rows: int, experts: int) -> Tile | int:
 
 def gathered(routed: GroupedRows, tile: Tile | int) -> tuple[Quantized, torch.Tensor, torch.Tensor | None]:
     """Return (a, weight_scale, sorted_token_ids) for a kernel of this tile; gather the rows first if it cannot do it."""
-    a, _, offsets, weight_scale, _, sorted_token_ids, _ = routed
+    a, offsets, weight_scale, sorted_token_ids = routed.a, routed.offsets, routed.weight_scale, routed.sorted_token_ids
     assert isinstance(a, Quantized) and weight_scale is not None, "registry.py names FP8 as the only dtype"
     if sorted_token_ids is None or (isinstance(tile, int) and tile <= MAX_GATHER_TILE):
         return a, weight_scale, sorted_token_ids
     return gather_rows(a, sorted_token_ids, offsets), weight_scale, None
 
 
-def grouped_gemm(routed: GroupedRows) -> torch.Tensor:
-    _, weight, offsets, _, out_dtype, _, expected_m = routed
-    tile = choose(expected_m, weight.shape[0])
+def grouped_gemm(routed: GroupedRows) -> None:
+    grouped_into(routed, 0)
+
+
+def grouped_into(routed: GroupedRows, splits: int) -> None:
+    """Multiply the routed experts' rows; `splits` as in `multiply_into`."""
+    tile = choose(routed.expected_m, routed.experts)
     a, weight_scale, sorted_token_ids = gathered(routed, tile)
+    experts = routed.weight, weight_scale, routed.offsets
     # With few tokens nearly every row is in a tile of its own, so expected_m is also the expected number of tiles.
-    return multiply(*a, weight, weight_scale, offsets, out_dtype, tile, 0, sorted_token_ids, expected_tiles=expected_m)
+    multiply_into(routed.out, *a, *experts, tile, splits, sorted_token_ids, routed.expected_m, slots=routed.slots)
 
 
 def grouped_gemm_with_shared(
-    routed: GroupedRows, dense: Quantized, dense_weight: Quantized, beside_previous: bool = False
-) -> torch.Tensor:
+    routed: GroupedRows, dense: Quantized, dense_weight: Quantized, out: torch.Tensor, beside_previous: bool
+) -> None:
     """Launch both products at once where few tokens leave the dense one too small to fill the GPU; otherwise one by one."""
-    _, weight, offsets, _, out_dtype, _, expected_m = routed
     tokens = dense.values.shape[0]
-    out = torch.empty(tokens + routed.rows, weight.shape[1], dtype=out_dtype, device=weight.device)
-    tile = choose(expected_m, weight.shape[0])
-    if tokens > MAX_SHARED_LAUNCH_ROWS or not isinstance(tile, int):
-        shared, shared_scale = dense_weight.values[None], dense_weight.scales[None]
-        columns, width = weight.shape[1:]
-        shared_tile = choose_dense(tokens, columns, width, multiprocessors(weight.device))
-        multiply_into(out[:tokens], *dense, shared, shared_scale, None, shared_tile)
-        a, weight_scale, sorted_token_ids = gathered(routed, tile)
-        multiply_into(out[tokens:], *a, weight, weight_scale, offsets, tile, 0, sorted_token_ids, expected_m)
-        return out
+    tile = choose(routed.expected_m, routed.experts)
+    if tokens <= MAX_SHARED_LAUNCH_ROWS and isinstance(tile, int):
+        in_one_launch(routed, dense, dense_weight, out, beside_previous, tile, 0)
+        return
+    columns, width = dense_weight.values.shape
+    shared_tile = choose_dense(tokens, columns, width, multiprocessors(out.device))
+    multiply_into(out, *dense, dense_weight.values[None], dense_weight.scales[None], None, shared_tile)
+    grouped_into(routed, 0)
+
+
+def in_one_launch(
+    routed: GroupedRows,
+    dense: Quantized,
+    dense_weight: Quantized,
+    out: torch.Tensor,
+    beside_previous: bool,
+    tile: int,
+    splits: int,
+) -> None:
+    """Multiply the shared expert's rows into `out` and the routed experts'; `splits` as in `multiply_into`."""
     a, weight_scale, sorted_token_ids = gathered(routed, tile)
     static_weights = weights_are_static(dense_weight.values)
     beside_previous = beside_previous and aligned_rows(dense.values) is dense.values
-    operands = (a.values, weight, dense.values, dense_weight.values)
+    operands = (a.values, routed.weight, dense.values, dense_weight.values)
     values, experts, dense_values, shared = (aligned_rows(x).view(torch.uint8) for x in operands)
-    product = dense_values, dense.scales, shared[None], dense_weight.scales[None], out[:tokens]
-    grouped = values, a.scales, experts, weight_scale, offsets, sorted_token_ids, out[tokens:], expected_m
-    load("fp8_gemm").swap_ab_with_shared(tile, 0, static_weights, *product, *grouped, beside_previous)
-    return out
+    product = dense_values, dense.scales, shared[None], dense_weight.scales[None], out
+    grouped = values, a.scales, experts, weight_scale, routed.offsets, routed.slots, sorted_token_ids, routed.out
+    options = splits, static_weights
+    load("fp8_gemm").swap_ab_with_shared(tile, *options, *product, *grouped, routed.expected_m, beside_previous)

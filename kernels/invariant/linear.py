@@ -59,11 +59,12 @@ def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype
     return [fp8_gemm(a, *weight, out_dtype) for weight in weights]
 
 
-def grouped_gemm(routed: GroupedRows) -> torch.Tensor:
-    return by_expert(routed, linear, fp8_gemm)
+def grouped_gemm(routed: GroupedRows) -> None:
+    by_expert(routed, linear, fp8_gemm)
 
 
 def grouped_gemm_with_shared(
-    routed: GroupedRows, dense: Quantized, dense_weight: Quantized, beside_previous: bool = False
-) -> torch.Tensor:
-    return torch.cat((fp8_gemm(dense, *dense_weight, routed.out_dtype), grouped_gemm(routed)))
+    routed: GroupedRows, dense: Quantized, dense_weight: Quantized, out: torch.Tensor, beside_previous: bool
+) -> None:
+    out.copy_(fp8_gemm(dense, *dense_weight, out.dtype))
+    grouped_gemm(routed)

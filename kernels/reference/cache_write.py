@@ -46,8 +46,10 @@ def dequantize_latents(rows: torch.Tensor, width: int, dtype: torch.dtype) -> to
 
 
 def gather_latents(cache: torch.Tensor, slots: torch.Tensor, latent_dim: int, dtype: torch.dtype) -> torch.Tensor:
-    rows = cache.view(-1, cache.shape[-1]).index_select(0, slots.flatten())
-    rows = rows.view(*slots.shape, -1)
+    if cache.is_contiguous():
+        rows = cache.view(-1, cache.shape[-1]).index_select(0, slots.flatten()).view(*slots.shape, -1)
+    else:  # pages lie apart
+        rows = cache[slots // cache.shape[1], slots % cache.shape[1], 0]
     return dequantize_latents(rows, latent_dim, dtype) if cache.dtype == torch.uint8 else rows.to(dtype)
 
 
@@ -87,7 +89,7 @@ def store_index_keys(values: torch.Tensor, scales: torch.Tensor, cache: torch.Te
 
 def gather_index_keys(cache: torch.Tensor, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
     if cache.dtype != torch.uint8:
-        return cache.view(-1, cache.shape[-1]).index_select(0, slots), None
+        return gather_latents(cache, slots, 0, cache.dtype), None
     page, offset = slots // cache.shape[1], slots % cache.shape[1]
     page_keys, page_scales = split_pages(cache)
     scales = page_scales[page, offset].view(torch.float32).squeeze(-1)

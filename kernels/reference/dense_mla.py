@@ -64,7 +64,7 @@ def dense_mla_decode(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     batch, new, heads, _ = q.shape
     page_size = cache.shape[1]
-    rows = cache.view(-1, cache.shape[-1])
+    rows = cache.reshape(-1, cache.shape[-1])  # a copy if pages lie apart
     out = torch.zeros(batch, new, heads, value_dim, dtype=q.dtype, device=q.device)
     lse = torch.full((batch, heads, new), float("-inf"), device=q.device)
     for b, length in enumerate(cache_seqlens.tolist()):

@@ -10,25 +10,28 @@ from ..types import GroupedRows, Quantized
 from .fp8_gemm import fp8_gemm
 from .wide import widened
 
-
-def grouped_gemm(routed: GroupedRows) -> torch.Tensor:
-    return by_expert(routed, _product, fp8_gemm)
+CACHE_LINE = 64  # bytes, at which torch's memory on a CPU begins
 
 
-def by_expert(routed: GroupedRows, product: Callable[..., Any], fp8_product: Callable[..., Any]) -> torch.Tensor:
+def grouped_gemm(routed: GroupedRows) -> None:
+    by_expert(routed, _product, fp8_gemm)
+
+
+def by_expert(routed: GroupedRows, product: Callable[..., Any], fp8_product: Callable[..., Any]) -> None:
     """`grouped_gemm` by product(rows, weight, out_dtype) or fp8_product(rows, weight, weight_scale, out_dtype) of each expert."""
-    values, scales = routed.gathered()
-    weight, weight_scale, out_dtype = routed.weight, routed.weight_scale, routed.out_dtype
-    out = torch.empty(values.shape[0], weight.shape[1], dtype=out_dtype, device=values.device)
-    for expert, (start, end) in enumerate(pairwise(routed.offsets.tolist())):
-        if start == end:
+    weight, weight_scale, out = routed.weight, routed.weight_scale, routed.out
+    slots = range(routed.experts) if routed.slots is None else routed.slots.tolist()
+    for slot, (start, end) in zip(slots, pairwise(routed.offsets.tolist()), strict=True):
+        if start == end or slot < 0:
             continue
+        values, scales = routed.gathered(slice(start, end))
+        own = weight[slot]
         if scales is None or weight_scale is None:
-            out[start:end] = product(values[start:end], weight[expert], out_dtype)
+            # A BLAS may choose the order of a sum by the address of a weight, which depends on its slot.
+            own = own if own.data_ptr() % CACHE_LINE == 0 else own.clone()
+            out[start:end] = product(values, own, out.dtype)
         else:
-            rows = Quantized(values[start:end], scales[start:end])
-            out[start:end] = fp8_product(rows, weight[expert], weight_scale[expert], out_dtype)
-    return out
+            out[start:end] = fp8_product(Quantized(values, scales), own, weight_scale[slot], out.dtype)
 
 
 def _product(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
@@ -39,6 +42,7 @@ def _product(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> t
 
 
 def grouped_gemm_with_shared(
-    routed: GroupedRows, dense: Quantized, dense_weight: Quantized, beside_previous: bool = False
-) -> torch.Tensor:
-    return torch.cat((fp8_gemm(dense, *dense_weight, routed.out_dtype), grouped_gemm(routed)))
+    routed: GroupedRows, dense: Quantized, dense_weight: Quantized, out: torch.Tensor, beside_previous: bool
+) -> None:
+    out.copy_(fp8_gemm(dense, *dense_weight, out.dtype))
+    grouped_gemm(routed)

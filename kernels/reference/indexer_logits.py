@@ -55,11 +55,11 @@ def paged_indexer_logits(
         return _all_rows(q, cache, weights, block_table, lengths, out)
     known: list[int] | None = None
     for b, (row, length) in enumerate(zip(block_table.tolist(), lengths.tolist(), strict=True)):
-        pages = row[: -(-length // cache.shape[1])]
+        pages = row[: -(-min(length, max_context) // cache.shape[1])]
         if pages != known:  # rows that verify drafts have the pages of the row before them
             known, (keys, scales) = pages, _keys(cache, pages)
         for i in range(new):
-            visible = max(length - new + i + 1, 0)  # a padding sequence has an empty context
+            visible = min(max(length - new + i + 1, 0), max_context)  # a padding sequence has an empty context
             scale = None if scales is None else scales[:visible]
             out[b * new + i, :visible] = _scores(q[b, i : i + 1], keys[:visible], weights[b, i : i + 1], scale)[0]
     return out
@@ -75,12 +75,12 @@ def _all_rows(
 ) -> torch.Tensor:
     """Write the scores to `out` [B * new, max_context], as many sequences at a time as BLOCK_BYTES allow, to save launches."""
     batch, new, heads, width = q.shape
-    pages = min(-(-out.shape[1] // cache.shape[1]), block_table.shape[1])
-    columns = min(pages * cache.shape[1], out.shape[1])
+    columns = out.shape[1]
+    pages = -(-columns // cache.shape[1])
     positions = torch.arange(columns, device=q.device)
     ends = lengths[:, None] - new + 1 + torch.arange(new, device=q.device)
     at_once = max(1, BLOCK_BYTES // max(1, 4 * (width + new * heads) * pages * cache.shape[1]))
-    scores = out.view(batch, new, -1)[..., :columns]
+    scores = out.view(batch, new, columns)
     for first in range(0, batch, at_once):
         rows = slice(first, first + at_once)
         # After a sequence's pages its table may hold anything.

@@ -26,8 +26,10 @@ def select_topk(logits: torch.Tensor, starts: torch.Tensor | None, ends: torch.T
 
 
 def positions_to_slots(positions: torch.Tensor, block_table: torch.Tensor, page_size: int) -> torch.Tensor:
-    """Context positions int32 [R, K] (-1: none) -> cache slots int32 [R, K], by each row's block table int32 [R, pages]."""
-    page = torch.div(positions.clamp_min(0), page_size, rounding_mode="floor")
+    if not block_table.shape[1]:
+        return torch.full_like(positions, -1)
+    inside = positions.clamp(0, block_table.shape[1] * page_size - 1)
+    page = torch.div(inside, page_size, rounding_mode="floor")
     slots = block_table.gather(1, page.long()) * page_size + positions % page_size
     return torch.where(positions < 0, -1, slots).int()
 

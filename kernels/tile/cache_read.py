@@ -14,7 +14,7 @@ from .factory import tile_kernel
 from .hadamard import ROWS, THREADS
 from .lanes import GROUP, LANES, PASSES, PIECE, WARP, WARPS, begin, column_of, dtype_name, spans
 
-FALLS_BACK = {"gather_latents": "torch for bf16 and fp32 caches"}
+FALLS_BACK = {"gather_latents": "torch for bf16 and fp32 caches, and pages that lie apart"}
 
 
 @tile_kernel(("bfloat16", 512, 64, True), ("float32", 256, 32, False), pass_configs=PASSES)
@@ -62,7 +62,7 @@ def gather_latents_kernel(dtype: str, width: int, rope: int, whole: bool) -> Any
 
 
 def gather_latents(cache: torch.Tensor, slots: torch.Tensor, latent_dim: int, dtype: torch.dtype) -> torch.Tensor:
-    if cache.dtype != torch.uint8:  # plain rows, which torch gathers as fast as any kernel
+    if cache.dtype != torch.uint8 or not cache.is_contiguous():  # torch gathers plain rows as fast as any kernel
         return reference.gather_latents(cache, slots, latent_dim, dtype)
     records = cache.view(-1, cache.shape[-1])
     rope = (records.shape[1] - latent_dim // GROUP * 4 - latent_dim) // 2

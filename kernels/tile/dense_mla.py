@@ -66,10 +66,8 @@ def dense_mla_decode(
     """Only the shapes decide the number of splits: `plan` is not used, and a captured graph serves every length."""
     batch, fresh, heads, _ = q.shape
     pages, page = cache.shape[:2]
-    if not cache.is_contiguous():
-        raise ValueError(f"cache has strides {cache.stride()}; expected a contiguous tensor for backend 'tile'")
     rows = fresh * heads
-    queries, keys = q.reshape(batch, rows, q.shape[3]), cache.view(pages * page, q.shape[3])
+    queries, keys = q.reshape(batch, rows, q.shape[3]), cache.reshape(pages * page, q.shape[3])
     check_layout(value_dim, q=queries, cache=keys)
     out = q.new_empty(batch, fresh, heads, value_dim)
     lse = torch.empty(batch, fresh, heads, dtype=torch.float32, device=q.device)

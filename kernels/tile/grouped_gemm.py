@@ -13,33 +13,38 @@ from .fp8_gemm import TILE, fp8_gemm, token_tile, tokens_by_weights, weights_by_
 TOKENS = 128  # the token tile of bf16_tokens_by_weights
 
 
-@tile_kernel((32, 128), (32, 16), (256, 16))
-def plan_tiles(experts: int, tokens: int) -> Any:
-    """offsets [experts + 1] -> plan [slots, 3]: expert, first row, and end of the expert's rows for each tile of `tokens` rows.
+@tile_kernel((32, 128, False), (32, 16, False), (256, 16, False), (256, 16, True))
+def plan_tiles(experts: int, tokens: int, mapped: bool) -> Any:
+    """offsets [experts + 1] -> plan [tiles, 3]: weight, first row, and end of the expert's rows for each tile of `tokens` rows.
 
-    Expert e has the slots from offsets[e] // tokens + e on. They are as many as it has tiles, or one more, so that no prefix sum is
-    needed and rows // tokens + experts slots are enough. A superfluous slot starts at or past the end of its expert.
+    Expert e has the tiles from offsets[e] // tokens + e on. They are as many as it needs, or one more, so that no prefix sum is
+    needed and rows // tokens + experts tiles are enough. A superfluous tile starts at or past the end of its expert. mapped: the
+    weight of expert e is slots[e], and if that is -1, its tiles are superfluous; otherwise the weight is e, and slots is not read.
     """
-    slots = T.dynamic("slots")
+    tiles, entries = T.dynamic("tiles"), T.dynamic("entries")
 
     @T.prim_func
-    def kernel(offsets: T.Tensor((experts + 1,), "int32"), plan: T.Tensor((slots, 3), "int32")):
-        with T.Kernel(T.ceildiv(slots, 128), threads=128) as block:
-            slot = block * 128 + T.get_thread_binding()
+    def kernel(
+        offsets: T.Tensor((experts + 1,), "int32"),
+        slots: T.Tensor((entries,), "int32"),
+        plan: T.Tensor((tiles, 3), "int32"),
+    ):
+        with T.Kernel(T.ceildiv(tiles, 128), threads=128) as block:
+            tile = block * 128 + T.get_thread_binding()
             low, high, middle = T.alloc_var("int32"), T.alloc_var("int32"), T.alloc_var("int32")
             low = 0
             high = experts
             for _ in T.serial(experts.bit_length()):
                 if high - low > 1:
                     middle = (low + high) // 2
-                    if offsets[middle] // tokens + middle <= slot:
+                    if offsets[middle] // tokens + middle <= tile:
                         low = middle
                     else:
                         high = middle
-            if slot < slots:
-                plan[slot, 0] = low
-                plan[slot, 1] = offsets[low] + (slot - offsets[low] // tokens - low) * tokens
-                plan[slot, 2] = offsets[low + 1]
+            if tile < tiles:
+                plan[tile, 0] = slots[low] if mapped else low
+                plan[tile, 1] = offsets[low] + (tile - offsets[low] // tokens - low) * tokens
+                plan[tile, 2] = T.if_then_else(slots[low] < 0, 0, offsets[low + 1]) if mapped else offsets[low + 1]
 
     return kernel
 
@@ -76,29 +81,29 @@ def bf16_tokens_by_weights(n: int, k: int, experts: int, out_dtype: str) -> Any:
     return kernel
 
 
-def grouped_gemm(routed: GroupedRows) -> torch.Tensor:
+def grouped_gemm(routed: GroupedRows) -> None:
     values, scales = routed.gathered()
-    _, weight, offsets, weight_scale, out_dtype, _, expected_m = routed
-    values, weight = aligned_rows(values).contiguous(), aligned_rows(weight).contiguous()
-    (rows, k), (experts, n) = values.shape, weight.shape[:2]
-    dtype = str(out_dtype).removeprefix("torch.")
-    out = torch.empty(rows, n, dtype=out_dtype, device=values.device)
+    weight_scale, expected_m, experts, out = routed.weight_scale, routed.expected_m, routed.experts, routed.out
+    values, weight = aligned_rows(values).contiguous(), aligned_rows(routed.weight).contiguous()
+    (rows, k), (held, n) = values.shape, weight.shape[:2]
+    dtype = str(out.dtype).removeprefix("torch.")
     swap_ab = scales is not None and expected_m <= 32 * experts  # an average; an expert may have several tiles
     tokens = token_tile(2 * expected_m // experts) if swap_ab else TOKENS
     plan = torch.empty(rows // tokens + experts, 3, dtype=torch.int32, device=values.device)
-    plan_tiles(experts, tokens)(offsets, plan)
+    slots = routed.offsets if routed.slots is None else routed.slots
+    plan_tiles(experts, tokens, routed.slots is not None)(routed.offsets, slots, plan)
     if scales is None or weight_scale is None:
-        bf16_tokens_by_weights(n, k, experts, dtype)(values, weight, plan, out)
-        return out
+        bf16_tokens_by_weights(n, k, held, dtype)(values, weight, plan, out)
+        return
     operands = values, scales.contiguous(), weight, weight_scale.contiguous()
     if swap_ab:
-        weights_by_tokens(n, k, experts, tokens, 1, dtype)(*operands, plan, out[None])
+        weights_by_tokens(n, k, held, tokens, 1, dtype)(*operands, plan, out[None])
     else:
-        tokens_by_weights(n, k, experts, dtype)(*operands, plan, out)
-    return out
+        tokens_by_weights(n, k, held, dtype)(*operands, plan, out)
 
 
 def grouped_gemm_with_shared(
-    routed: GroupedRows, dense: Quantized, dense_weight: Quantized, beside_previous: bool = False
-) -> torch.Tensor:
-    return torch.cat((fp8_gemm(dense, *dense_weight, routed.out_dtype), grouped_gemm(routed)))
+    routed: GroupedRows, dense: Quantized, dense_weight: Quantized, out: torch.Tensor, beside_previous: bool
+) -> None:
+    out.copy_(fp8_gemm(dense, *dense_weight, out.dtype))
+    grouped_gemm(routed)

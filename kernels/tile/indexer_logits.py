@@ -171,7 +171,7 @@ def paged_indexer_logits(
     if padded != heads:
         q, weights = _pad(q, padded), F.pad(weights, (0, padded - heads))
     dtype, pages = _name(q.dtype), cache.shape[0]
-    flat = cache.view(pages, -1)
+    flat = cache.contiguous().view(pages, -1)
     words = flat.view(torch.float32) if dtype == FP8 else weights.new_empty(1, WORDS)
     out = torch.empty(batch, new, max_context, dtype=torch.float32, device=q.device)
     if out.numel():

@@ -1,12 +1,14 @@
 """Traces: what they hold equals transformers' at every stage, and their files are read back, or refused in one line."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 from unittest.mock import patch
 
 import pytest
+import safetensors.torch
 import torch
 from safetensors.torch import save_file
 from trace_transformers import load as load_theirs
@@ -27,6 +29,7 @@ from deepseek_v32.inference.trace import STAGES, Trace, parse_name
 from deepseek_v32.model.stages import traced
 from deepseek_v32.model.transformer import Transformer
 from support.configs import random_arguments
+from support.doc_blocks import blocks
 from support.drafting import make_runner
 from support.oracle import Case, make_oracle, random_tokens
 
@@ -85,6 +88,31 @@ def test_the_demo_is_transformers() -> None:
     assert len(tokens) > llm.config.index_topk
     theirs = Trace(trace_theirs(load_theirs(DEMO), list(tokens)), {"precision": "exact"})
     assert_equal_stages(llm.trace(tokens), theirs, llm.config.num_hidden_layers)
+
+
+def test_the_hooks_of_the_page_dump_equal_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/conformance.md's example, on transformers."""
+    oracle = make_oracle(Case("hooks", 5), tmp_path)
+    tokens = random_tokens(40, 5)
+    [example] = blocks(ROOT / "docs" / "conformance.md", "python")
+    program, forwards = re.subn(r"^# … one forward pass.*$", "run()", example, flags=re.MULTILINE)
+    assert forwards == 1
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path)
+    exec(
+        program,
+        {
+            "model": oracle.model,
+            "run": lambda: oracle(torch.tensor([tokens])),
+            "json": json,
+            "safetensors": safetensors,
+        },
+    )
+    mine, llm = Trace.load(tmp_path / "mine"), LLM(tmp_path, device="cpu", precision="exact", page_count=8)
+    layers = range(llm.config.num_hidden_layers)
+    names = ("attention_norm", "compressed_query", "index_key_proj")
+    assert mine.stages.keys() == {f"layers.{layer}.{name}" for layer in layers for name in names}
+    assert compare(llm.trace(tokens), mine).equal
 
 
 def test_a_trace_changes_nothing(checkpoint: Callable[[str], Path]) -> None:

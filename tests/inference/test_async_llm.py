@@ -95,7 +95,9 @@ def test_errors_are_those_of_llm_and_the_llm_itself_is_in_use() -> None:
                 await llm.generate(None)  # type: ignore[arg-type]
             with pytest.raises(ValueError, match="n is 2; expected 1 for one answer"):
                 await anext(llm.stream("a", SamplingParams(n=2)))
-            with pytest.raises(RuntimeError, match="two threads at a time"):
+            with pytest.raises(
+                RuntimeError, match="LLM is used by an AsyncLLM until that is closed; expected one user"
+            ):
                 plain.generate([1], GREEDY)
             assert repr(llm).startswith("AsyncLLM(")
             unfinished = asyncio.create_task(llm.generate([1], LONG))

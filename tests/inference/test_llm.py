@@ -1,5 +1,6 @@
-"""LLM: streams, stop strings, threads."""
+"""LLM: streams, stop strings, threads, forks."""
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -8,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from deepseek_v32.inference import LLM, Delta, SamplingParams
+from deepseek_v32.inference import LLM, AsyncLLM, Delta, SamplingParams
+from deepseek_v32.inference.server.service.service import Service
 from support.fake_model import (
     EOS,
     ByteTokenizer,
@@ -179,9 +181,44 @@ def test_a_call_during_a_call_of_another_thread_is_refused() -> None:
     [completion] = llm.generate([[4, 5]], GREEDY)
     assert completion.token_ids == reference_tokens([4, 5], 60)
     assert len(refused) == 5
-    assert all("expected one: use deepseek_v32.inference.server.service.Service" in message for message in refused)
+    assert all("is used by thread 'MainThread'; expected one user at a time" in message for message in refused)
     assert list(idle) == [] and llm.stats().finished["abort"] == 1  # a stream that was refused a step has ended
     assert llm.stats().pages_used == 0
+
+
+def test_a_forked_child_is_refused_with_a_line() -> None:
+    """It has none of the threads that compute: it would wait for them for ever."""
+    llm, service = fake_llm(), Service(fake_llm())
+    idle = llm.stream([7], GREEDY)
+    next(idle)
+    calls: list[Callable[[], Any]] = [
+        lambda: llm.generate([[1]], GREEDY),
+        lambda: llm.stream([1], GREEDY),
+        lambda: next(idle),
+        lambda: llm.logits([1]),
+        lambda: llm.stats(),
+        lambda: llm.driver,
+        lambda: service.stream([1], GREEDY),
+        lambda: AsyncLLM(llm),
+    ]
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        for call in calls:
+            try:
+                call()
+            except Exception as error:
+                os.write(writing, f"{type(error).__name__}: {error}\n".encode())
+        llm.close()  # leaves everything to the parent
+        os._exit(0)
+    os.close(writing)
+    with open(reading) as pipe:
+        refused = pipe.read().splitlines()
+    assert os.waitpid(child, 0)[1] == 0
+    told = f"RuntimeError: LLM is used in process {child}, a fork of {os.getpid()}, which made it; expected "
+    assert len(refused) == len(calls) and all(line.startswith(told) for line in refused)
+    service.stop()
+    assert len(list(idle)) == 59 and llm.stats().finished == {"length": 1}
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")

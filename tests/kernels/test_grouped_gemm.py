@@ -233,6 +233,17 @@ MISUSE = {
     "mixed dtypes": (lambda: call(weight=torch.ones(2, 8, 16).bfloat16()), "weight has dtype torch.bfloat16"),
     "int64 offsets": (lambda: call(offsets=offsets_of([1, 2]).long()), "offsets has dtype torch.int64"),
     "one offset missing": (lambda: call(offsets=offsets_of([3])), r"offsets has shape \[2\]; expected \[3\]"),
+    "int64 slots": (lambda: call(slots=torch.zeros(2).long()), "slots has dtype torch.int64; expected torch.int32"),
+    "a slot missing": (
+        lambda: call(slots=torch.zeros(1, dtype=torch.int32)),
+        r"slots has shape \[1\]; expected \[2\]",
+    ),
+    "short out": (lambda: call(out=torch.ones(2, 8)), r"out has shape \[2, 8\]; expected \[3, 8\]"),
+    "bf16 out": (lambda: call(out=torch.ones(3, 8).bfloat16()), "out has dtype torch.bfloat16; expected torch.float32"),
+    "out in wider rows": (
+        lambda: call(out=torch.ones(3, 9)[:, :8]),
+        r"out has strides \[9, 1\]; expected a contiguous",
+    ),
     "fp16 result": (lambda: call(out_dtype=torch.float16), r"out_dtype is torch\.float16; expected torch\.float32 or"),
     "no weight scale": (lambda: call(ROWS, weight=EXPERTS), "weight_scale is None; expected"),
     "weight scale of one expert": (

@@ -35,7 +35,7 @@ def can_capture(model: object) -> bool:
     if not isinstance(model, Transformer):
         return False
     compute = model.compute
-    if compute.device.type != "cuda" or compute.precision != "fp8":
+    if compute.device.type != "cuda" or compute.precision != "fp8" or compute.offload:
         return False
     return all(
         choose_implementation(name, compute.device, leading_dtype(name, "fp8"), compute.backend, width).capturable

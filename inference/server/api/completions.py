@@ -152,8 +152,8 @@ async def _prompt(context: ApiContext, body: CompletionRequest, tokens: list[int
 async def _stream(
     context: ApiContext, body: CompletionRequest, prompts: list[_Prompt], streams: list[AsyncStream]
 ) -> AsyncGenerator[bytes, None]:
-    with_usage = bool(body.stream_options and body.stream_options.include_usage)
-    chunks = Chunks(_head(context), with_usage)
+    prompt_tokens = sum(len(prompt.tokens) for prompt in prompts[:: body.n or 1])
+    chunks = Chunks(_head(context), body.stream_options, prompt_tokens)
     choices = [_Choice(context, body, index, prompt) for index, prompt in enumerate(prompts)]
     texts = [chunks.text(choice.text) for choice in choices]
     completions = [_empty_completion(prompt) for prompt in prompts]
@@ -163,13 +163,14 @@ async def _stream(
         if not streams:
             yield chunks.choice(choice.piece("", [], completion))
     async for index, deltas in merged(streams):
+        chunks.count(deltas)
         piece = choices[index].push(deltas)
         if isinstance(piece, str):
             yield texts[index](piece)
         elif piece is not None:
             yield chunks.choice(piece)
         completions[index] = deltas[-1].completion or completions[index]
-    if with_usage:
+    if chunks.with_usage:
         yield chunks.usage(usage(completions, body.n or 1))
     yield DONE
 

@@ -124,7 +124,7 @@ def install_handlers(app: FastAPI) -> None:
 
 
 def invalid(errors: Sequence[Mapping[str, Any]]) -> ApiError:
-    """The response for pydantic's errors: the first field's. It does not repeat the value, which may be huge."""
+    """The response for pydantic's errors: the first field's."""
     first = errors[0]
     if first["type"] == "json_invalid":
         reason = first.get("ctx", {}).get("error", "it cannot be read")
@@ -143,9 +143,21 @@ def invalid(errors: Sequence[Mapping[str, Any]]) -> ApiError:
     message = str(furthest["msg"]).removeprefix("Value error, ")
     if furthest.get("ctx", {}).get("max_length") == 0:
         message = "this is not served"
+    expected = message.removeprefix("Input should be ")
+    if path and expected != message:
+        expected = "an object" if "valid dictionary" in expected else expected
+        return ApiError(400, f"{path} is {_short(furthest['input'])}; expected {expected}", path)
     if not path:
         message = f"body: {message}; expected a JSON object, with Content-Type application/json"
     return ApiError(400, f"{path}: {message}" if path else message, param=path or None)
+
+
+def _short(value: Any) -> str:
+    """Write a value as JSON, or only its type if it may be huge."""
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "an object"
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 100 else f"{text[:100]}…"
 
 
 def _path(error: Mapping[str, Any]) -> tuple[str | int, ...]:

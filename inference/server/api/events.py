@@ -15,6 +15,7 @@ from ...completion import Completion, Delta
 from ..service.streams import AsyncStream
 from .context import check_finished
 from .errors import ApiError
+from .fields import StreamOptions
 
 Answer = TypeVar("Answer")
 
@@ -68,20 +69,35 @@ class EventStream(Response):
 class Chunks:
     """Writes the chunks of one response. The parts that all chunks share are encoded once."""
 
-    def __init__(self, response: dict[str, Any], with_usage: bool) -> None:
+    def __init__(self, response: dict[str, Any], options: StreamOptions | None, prompt_tokens: int) -> None:
         head = json.dumps(response)[:-1].encode()
+        asks = None if options is None else options.include_usage
+        running = options is not None and bool(options.continuous_usage_stats)
+        self.with_usage = running if asks is None else asks
         self._before = b"data: " + head + b', "choices": ['
-        self._after = b'], "usage": null}\n\n' if with_usage else b"]}\n\n"
+        self._after = b'], "usage": null}\n\n' if self.with_usage else b"]}\n\n"
         self._last = b"data: " + head + b', "choices": [], "usage": '
+        self._running = running and self.with_usage
+        self._prompt_tokens, self._tokens = prompt_tokens, 0
+
+    def count(self, deltas: Sequence[Delta]) -> None:
+        """Count the tokens of the next chunk, for the numbers so far."""
+        self._tokens += sum([len(delta.token_ids) for delta in deltas])
 
     def choice(self, choice: dict[str, Any]) -> bytes:
-        return self._before + json.dumps(choice).encode() + self._after
+        if not self._running:
+            return self._before + json.dumps(choice).encode() + self._after
+        counts = {"prompt_tokens": self._prompt_tokens, "completion_tokens": self._tokens}
+        usage = {**counts, "total_tokens": sum(counts.values())}
+        return self._before + json.dumps(choice).encode() + b'], "usage": ' + json.dumps(usage).encode() + b"}\n\n"
 
     def text(self, choice: Callable[[str], dict[str, Any]]) -> Callable[[str], bytes]:
         """A function equal to text → `self.choice(choice(text))`, but faster: only the text is encoded anew.
 
         Most chunks of a stream differ in nothing but their text.
         """
+        if self._running:
+            return lambda text: self.choice(choice(text))
         before, after = self.choice(choice(_PLACEHOLDER)).rsplit(_encoded(_PLACEHOLDER), 1)
         return lambda text: before + _encoded(text) + after
 

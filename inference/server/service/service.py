@@ -15,6 +15,7 @@ With several ranks, only rank 0 has a service; the runner makes the other ranks 
 
 import asyncio
 import math
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 
 from ....kernels.errors import ArgumentError
 from ....model.selection_policy import SelectionPolicy
+from ...answers import check_process
 from ...completion import TokenLogprob
 from ...engine.engine import EngineStats
 from ...engine.request import Request
@@ -236,9 +238,14 @@ class Admission:
         self.is_closed = False
         self._thread = thread
         self._lock = threading.Lock()
+        self._process = os.getpid()
 
     def admit(self, count: int, queue: Callable[[], None] = lambda: None) -> None:
-        """Call `queue`, which queues `count` requests. Instead raises Busy, or ValueError for more than there are places."""
+        """Call `queue`, which queues `count` requests.
+
+        Instead raises Busy, ValueError for more than there are places, or RuntimeError in a forked child.
+        """
+        check_process(self._process)
         with self._lock:
             self._check(count)
             queue()

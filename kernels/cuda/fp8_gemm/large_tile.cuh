@@ -81,9 +81,10 @@ struct TileScheduler {
   static constexpr int kCluster = Config::kCluster;
   static constexpr int kTall = Config::kShares == Shares::kWeights ? 2 : 1;  // token tiles of a unit
   static constexpr int kPanel = 8;                             // units of one column
-  int expert = -1, tiles = 0;  // tiles: of tokens, of this expert
+  int expert = -1, tiles = 0;  // tiles: of tokens, of this expert; none if its rows are not computed
   int before = 0, units = 0;   // units of the earlier experts and of this one
   int start = 0, end = 0;     // rows of this expert
+  int weight = 0;             // of this expert
   // The tile found:
   int first, column;  // its first row and column
   bool shares;
@@ -95,7 +96,8 @@ struct TileScheduler {
       if (++expert >= p.experts) return false;
       start = p.offsets == nullptr ? 0 : p.offsets[expert];
       end = p.offsets == nullptr ? p.rows : p.offsets[expert + 1];
-      tiles = (end - start + Config::kRows - 1) / Config::kRows;
+      weight = weight_of(p, expert);
+      tiles = weight < 0 ? 0 : (end - start + Config::kRows - 1) / Config::kRows;
       units = kTall == 1 ? tiles * wide : tiles / 2 * columns + tiles % 2 * wide;
     }
     int local = index - before, token_tile, column_tile;
@@ -173,11 +175,11 @@ __device__ __forceinline__ void copy_weights(const CUtensorMap& map, const TileS
                                              int slice, int rank) {
   if (Config::kShares == Shares::kWeights && tile.shares) {
     const int half = rank * Config::kWeightBox;
-    copy_3d_to_pair(to + half * kSlice, &map, barrier, slice * kSlice, tile.column + half, tile.expert);
+    copy_3d_to_pair(to + half * kSlice, &map, barrier, slice * kSlice, tile.column + half, tile.weight);
     return;
   }
   for (int box = 0; box < Config::kColumns; box += Config::kWeightBox)
-    copy_3d(to + box * kSlice, &map, barrier, slice * kSlice, tile.column + box, tile.expert);
+    copy_3d(to + box * kSlice, &map, barrier, slice * kSlice, tile.column + box, tile.weight);
 }
 
 // The thread of the producer that copies the tiles of a and b.
@@ -213,7 +215,7 @@ __device__ __forceinline__ void copy_scales(const Product& p, bool vector_scales
   for (;; units.next()) {
     const bool found = tile.find(p, units.index, rank);
     const int claimed = found && thread == 0 ? units.claim(rank) : 0;
-    const float* b_scale = p.b_scale + tile.expert * p.b_scale_expert_stride;
+    const float* b_scale = p.b_scale + tile.weight * p.b_scale_expert_stride;
     for (int i = 0; i < (found ? p.slices : 1); i += kScaleSlices) {
       typename Config::Chunk& to = s.chunks[chunk];
       const int count = found ? min(kScaleSlices, p.slices - i) : 0;

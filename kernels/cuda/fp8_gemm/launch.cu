@@ -27,7 +27,8 @@ CUtensorMap map_of(const TensorView& tensor, int box_rows) {
 }
 
 Product product_of(const TensorView& a, const TensorView& a_scale, const TensorView& b, const TensorView& b_scale,
-                   const Optional<TensorView>& offsets, const Optional<TensorView>& sorted_token_ids, const TensorView& out) {
+                   const Optional<TensorView>& offsets, const Optional<TensorView>& slots, const Optional<TensorView>& sorted_token_ids,
+                   const TensorView& out) {
   Product p = {};
   p.a_scale = data<float>(a_scale);
   p.a_scale_stride = a_scale.stride(0);
@@ -35,12 +36,13 @@ Product product_of(const TensorView& a, const TensorView& a_scale, const TensorV
   p.b_scale_expert_stride = b_scale.stride(0);
   p.b_scale_stride = b_scale.stride(1);
   p.offsets = data<int32_t>(offsets);
+  p.slots = data<int32_t>(slots);
   p.sorted_token_ids = data<int32_t>(sorted_token_ids);
   p.out = data<void>(out);
   p.rows = static_cast<int>(out.size(0));
   p.n = static_cast<int>(b.size(1));
   p.slices = static_cast<int>((a.size(1) + kSlice - 1) / kSlice);
-  p.experts = static_cast<int>(b.size(0));
+  p.experts = static_cast<int>(offsets.has_value() ? offsets.value().size(0) - 1 : b.size(0));
   return p;
 }
 
@@ -59,7 +61,7 @@ int choose_splits(int64_t tiles, int slices, int64_t slots) {
 // none; 0: all.
 struct Operands {
   const TensorView &a, &a_scale, &b, &b_scale;
-  const Optional<TensorView>&offsets, &sorted_token_ids;
+  const Optional<TensorView>&offsets, &slots, &sorted_token_ids;
   const TensorView& out;
   int64_t expected_tiles;
 };
@@ -74,7 +76,7 @@ void run_swap_ab(std::initializer_list<Operands> products, int splits, bool stat
   int slices = 0, number = 0;
   for (const Operands& each : products) {
     Job& job = jobs.job[number++];
-    job.product = product_of(each.a, each.a_scale, each.b, each.b_scale, each.offsets, each.sorted_token_ids, each.out);
+    job.product = product_of(each.a, each.a_scale, each.b, each.b_scale, each.offsets, each.slots, each.sorted_token_ids, each.out);
     const Product& p = job.product;
     const bool gathers = p.sorted_token_ids != nullptr;
     if (gathers && kTokens > 32) TVM_FFI_THROW(ValueError) << "tokens is " << kTokens << "; expected at most 32 with sorted_token_ids";
@@ -151,15 +153,16 @@ void run_large_m(const TensorView& a, const TensorView& b, const Product& p, cud
 
 }  // namespace
 
-// Arguments of all functions below: a [rows, K] and b [E, N, K] e4m3 with rows on 16-byte boundaries; a_scale [rows, slices] and b_scale
-// [E, ceil(N / 128), slices] fp32; offsets int32 [E + 1], or none where E is 1; out [M, N] bf16 or fp32, contiguous.
+// Arguments of all functions below: a [rows, K] and b [S, N, K] e4m3 with rows on 16-byte boundaries; a_scale [rows, slices] and b_scale
+// [S, ceil(N / 128), slices] fp32; offsets int32 [E + 1], or none where E is 1; slots int32 [E]: the weight of each expert, -1: its rows
+// are not computed, or none where S is E; out [M, N] bf16 or fp32, contiguous.
 
 // The kernel for many rows, with tiles of `rows` x `columns`; `paired`: two CTAs share an operand. fp32 results always have tiles of 128 x 128.
 // claimed: int32 [1], 0, with which pairs that share tokens claim tiles as they come; none: each pair has its own.
 void large_m(int64_t rows, int64_t columns, bool paired, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
-             Optional<TensorView> offsets, TensorView out, Optional<TensorView> claimed) {
+             Optional<TensorView> offsets, Optional<TensorView> slots, TensorView out, Optional<TensorView> claimed) {
   DeviceGuard guard(a);
-  Product p = product_of(a, a_scale, b, b_scale, offsets, Optional<TensorView>(), out);
+  Product p = product_of(a, a_scale, b, b_scale, offsets, slots, Optional<TensorView>(), out);
   p.claimed = data<int32_t>(claimed);
   const auto run = [&](auto config, auto element) { run_large_m<decltype(config), decltype(element)>(a, b, p, stream_of(a)); };
   constexpr Shares kNothing = Shares::kNothing, kTokens = Shares::kTokens, kWeights = Shares::kWeights;
@@ -186,37 +189,38 @@ void large_m(int64_t rows, int64_t columns, bool paired, TensorView a, TensorVie
 // static_weights: the previous kernel has not written b (pdl.cuh). beside_previous: a, a_scale were complete before the previous kernel started;
 // with static_weights and without offsets the product then runs at the same time as that kernel, and waits for its end before it writes.
 void swap_ab(int64_t tokens, int64_t splits, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
-             Optional<TensorView> offsets, Optional<TensorView> sorted_token_ids, TensorView out, int64_t expected_tiles,
-             bool beside_previous) {
-  run_swap_ab(tokens, {{a, a_scale, b, b_scale, offsets, sorted_token_ids, out, expected_tiles}}, splits, static_weights, beside_previous);
+             Optional<TensorView> offsets, Optional<TensorView> slots, Optional<TensorView> sorted_token_ids, TensorView out,
+             int64_t expected_tiles, bool beside_previous) {
+  run_swap_ab(tokens, {{a, a_scale, b, b_scale, offsets, slots, sorted_token_ids, out, expected_tiles}}, splits, static_weights,
+              beside_previous);
 }
 
 // The products of the same rows with two or three weights [1, N, K].
 void swap_ab_2(int64_t tokens, int64_t splits, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
                TensorView out, TensorView b2, TensorView b2_scale, TensorView out2) {
   const Optional<TensorView> none;
-  run_swap_ab(tokens, {{a, a_scale, b, b_scale, none, none, out, 0}, {a, a_scale, b2, b2_scale, none, none, out2, 0}}, splits,
+  run_swap_ab(tokens, {{a, a_scale, b, b_scale, none, none, none, out, 0}, {a, a_scale, b2, b2_scale, none, none, none, out2, 0}}, splits,
               static_weights, false);
 }
 void swap_ab_3(int64_t tokens, int64_t splits, bool static_weights, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
                TensorView out, TensorView b2, TensorView b2_scale, TensorView out2, TensorView b3, TensorView b3_scale, TensorView out3) {
   const Optional<TensorView> none;
   run_swap_ab(tokens,
-              {{a, a_scale, b, b_scale, none, none, out, 0},
-               {a, a_scale, b2, b2_scale, none, none, out2, 0},
-               {a, a_scale, b3, b3_scale, none, none, out3, 0}},
+              {{a, a_scale, b, b_scale, none, none, none, out, 0},
+               {a, a_scale, b2, b2_scale, none, none, none, out2, 0},
+               {a, a_scale, b3, b3_scale, none, none, none, out3, 0}},
               splits, static_weights, false);
 }
 
 // The shared expert's product (a, b, out) and the routed experts' products in one launch.
 void swap_ab_with_shared(int64_t tokens, int64_t splits, bool static_weights, TensorView a, TensorView a_scale, TensorView b,
                          TensorView b_scale, TensorView out, TensorView rows, TensorView rows_scale, TensorView experts,
-                         TensorView experts_scale, TensorView offsets, Optional<TensorView> sorted_token_ids, TensorView rows_out,
-                         int64_t expected_tiles, bool beside_previous) {
+                         TensorView experts_scale, TensorView offsets, Optional<TensorView> slots,
+                         Optional<TensorView> sorted_token_ids, TensorView rows_out, int64_t expected_tiles, bool beside_previous) {
   const Optional<TensorView> none;
   run_swap_ab(tokens,
-              {{a, a_scale, b, b_scale, none, none, out, 0},
-               {rows, rows_scale, experts, experts_scale, offsets, sorted_token_ids, rows_out, expected_tiles}},
+              {{a, a_scale, b, b_scale, none, none, none, out, 0},
+               {rows, rows_scale, experts, experts_scale, offsets, slots, sorted_token_ids, rows_out, expected_tiles}},
               splits, static_weights, beside_previous);
 }
 

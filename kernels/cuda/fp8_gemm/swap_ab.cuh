@@ -41,10 +41,10 @@ struct Jobs {
 };
 
 struct TokenTile {
-  int expert, first, last;  // rows [first, last); none if there is no such tile
+  int weight, first, last;  // rows [first, last); none if there is no such tile, or if its rows are not computed
 };
 
-// Token tile number `slot`, in the order of experts. Each lane counts the tiles of a range of experts.
+// Token tile number `slot`, in the order of all experts. Each lane counts the tiles of a range of experts.
 template <int kTokens>
 __device__ __forceinline__ TokenTile find_token_tile(const Product& p, int slot) {
   if (p.offsets == nullptr) return {0, slot * kTokens, min(p.rows, (slot + 1) * kTokens)};
@@ -72,14 +72,15 @@ __device__ __forceinline__ TokenTile find_token_tile(const Product& p, int slot)
     for (int e = begin; e < end; ++e) {
       const int first = p.offsets[e], last = p.offsets[e + 1], tiles = (last - first + kTokens - 1) / kTokens;
       if (left < tiles) {
-        found = {e, first + left * kTokens, min(last, first + (left + 1) * kTokens)};
+        const int weight = weight_of(p, e);
+        if (weight >= 0) found = {weight, first + left * kTokens, min(last, first + (left + 1) * kTokens)};
         break;
       }
       left -= tiles;
     }
   }
   const int from = __ffs(holder) - 1;
-  return {__shfl_sync(~0u, found.expert, from), __shfl_sync(~0u, found.first, from), __shfl_sync(~0u, found.last, from)};
+  return {__shfl_sync(~0u, found.weight, from), __shfl_sync(~0u, found.first, from), __shfl_sync(~0u, found.last, from)};
 }
 
 // Writes four neighbouring results; only the first `left` are inside the matrix.
@@ -157,7 +158,7 @@ __global__ void __launch_bounds__(SwapAB<kTokens>::kThreads, SwapAB<kTokens>::kC
         if (i >= prefetched) {
           barrier_wait(shared_address(&empty[stage]), phase ^ 1);
           barrier_arrive_expect(barrier, p.sorted_token_ids == nullptr ? Config::kStageBytes : kWeightBytes + tokens * kSlice);
-          copy_3d(buffer, &job.b_map, barrier, column, tile * kWeights, token_tile.expert);
+          copy_3d(buffer, &job.b_map, barrier, column, tile * kWeights, token_tile.weight);
         }
         if (p.sorted_token_ids == nullptr) copy_2d(buffer + kWeightBytes, &job.a_map, barrier, column, token_tile.first);
       }
@@ -185,7 +186,7 @@ __global__ void __launch_bounds__(SwapAB<kTokens>::kThreads, SwapAB<kTokens>::kC
     const bool inside = token_tile.first + token < token_tile.last;
     const int row = token_tile.first + (inside ? token : 0);
     const float* a_scale = p.a_scale + (p.sorted_token_ids == nullptr ? row : p.sorted_token_ids[row]) * p.a_scale_stride + begin;
-    const float* b_scale = p.b_scale + token_tile.expert * p.b_scale_expert_stride + tile * p.b_scale_stride + begin;
+    const float* b_scale = p.b_scale + token_tile.weight * p.b_scale_expert_stride + tile * p.b_scale_stride + begin;
 #pragma unroll 8
     for (int i = threadIdx.x % kLanes; i < count; i += kLanes)
       scales[i * kTokens + token] = inside ? __fmul_rn(__ldg(a_scale + i), __ldg(b_scale + i)) : 0.0f;

@@ -8,14 +8,12 @@ from collections.abc import Sequence
 
 import torch
 
-from ...alignment import aligned_rows
-from ...build import load
 from ...cuda.fp8_gemm import MAX_SHARED_LAUNCH_ROWS, Tile, in_one_launch, multiply_into, multiprocessors, swap_ab_tile
 from ...cuda.fp8_gemm import choose as choose_dense
-from ...cuda.grouped_gemm import MAX_GATHER_TILE, gathered
+from ...cuda.grouped_gemm import MAX_GATHER_TILE, grouped_into
 from ...cuda.grouped_gemm import MAX_SHARED_LAUNCH_ROWS as MAX_FUSED_ROWS
 from ...cuda.grouped_gemm import choose as choose_grouped
-from ...cuda.pdl import weights_are_static
+from ...cuda.grouped_gemm import in_one_launch as grouped_in_one_launch
 from ...tile.grouped_gemm import grouped_gemm as bf16_grouped_gemm
 from ...tile.sum_parts import sum_parts
 from ...types import GroupedRows, Quantized
@@ -105,42 +103,21 @@ def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype
     return in_one_launch(a, weights, out_dtype, splits.pop())
 
 
-def grouped_gemm(routed: GroupedRows) -> torch.Tensor:
+def grouped_gemm(routed: GroupedRows) -> None:
     """Multiply without splitting K. In bf16 the TileLang kernel has one tile and one chain of MMAs for any number of rows."""
-    if not isinstance(routed.a, Quantized):
-        return bf16_grouped_gemm(routed)
-    weight = routed.weight
-    out = torch.empty(routed.rows, weight.shape[1], dtype=routed.out_dtype, device=weight.device)
-    _grouped_into(out, routed)
-    return out
-
-
-def _grouped_into(out: torch.Tensor, routed: GroupedRows) -> None:
-    _, weight, offsets, _, _, _, expected_m = routed
-    tile = choose_grouped(expected_m, weight.shape[0])
-    a, weight_scale, sorted_token_ids = gathered(routed, tile)
-    multiply_into(out, *a, weight, weight_scale, offsets, tile, 1, sorted_token_ids, expected_m)
+    if isinstance(routed.a, Quantized):
+        grouped_into(routed, 1)
+    else:
+        bf16_grouped_gemm(routed)
 
 
 def grouped_gemm_with_shared(
-    routed: GroupedRows, dense: Quantized, dense_weight: Quantized, beside_previous: bool = False
-) -> torch.Tensor:
+    routed: GroupedRows, dense: Quantized, dense_weight: Quantized, out: torch.Tensor, beside_previous: bool
+) -> None:
     """Multiply without splitting the shared expert's K, so that few tokens need one launch for both products."""
-    _, weight, offsets, _, out_dtype, _, expected_m = routed
-    tokens = dense.values.shape[0]
-    out = torch.empty(tokens + routed.rows, weight.shape[1], dtype=out_dtype, device=weight.device)
-    tile = choose_grouped(expected_m, weight.shape[0])
-    if tokens > MAX_FUSED_ROWS or not isinstance(tile, int) or tile > MAX_GATHER_TILE:
-        _dense_into(out[:tokens], dense, *dense_weight, 1)
-        _grouped_into(out[tokens:], routed)
-        return out
-    a, weight_scale, sorted_token_ids = gathered(routed, tile)
-    beside_previous = beside_previous and aligned_rows(dense.values) is dense.values
-    operands = (a.values, weight, dense.values, dense_weight.values)
-    values, experts, dense_values, own = (aligned_rows(x).view(torch.uint8) for x in operands)
-    product = dense_values, dense.scales, own[None], dense_weight.scales[None], out[:tokens]
-    grouped = values, a.scales, experts, weight_scale, offsets, sorted_token_ids, out[tokens:], expected_m
-    load("fp8_gemm").swap_ab_with_shared(
-        tile, 1, weights_are_static(dense_weight.values), *product, *grouped, beside_previous
-    )
-    return out
+    tile = choose_grouped(routed.expected_m, routed.experts)
+    if len(out) <= MAX_FUSED_ROWS and isinstance(tile, int) and tile <= MAX_GATHER_TILE:
+        grouped_in_one_launch(routed, dense, dense_weight, out, beside_previous, tile, 1)
+    else:
+        _dense_into(out, dense, *dense_weight, 1)
+        grouped_into(routed, 1)

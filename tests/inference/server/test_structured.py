@@ -161,7 +161,7 @@ FIELDS = {
     "response_format": {"response_format": BAD_SCHEMA},
     "guided_json": {"guided_json": BAD},
     "structured_outputs": {"structured_outputs": {"json": BAD}},
-    "tools": {
+    "tools.0.function.parameters": {
         "tools": [{"type": "function", "function": {"name": "a", "parameters": {"properties": {"a": BAD}}}}],
         "tool_choice": "required",
     },

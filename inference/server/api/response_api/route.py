@@ -170,9 +170,19 @@ async def _begin(context: ApiContext, body: ResponseRequest, kept: KeptResponses
     conversation = kept.conversation(body)
     if len(conversation) > MAX_ITEMS:
         raise ApiError(400, f"input has {len(conversation)} items in all; expected at most {MAX_ITEMS}", "input")
-    chat = chat_request(body, conversation)
+    chat, sources = chat_request(body, conversation)
+    before = len(conversation) - (1 if isinstance(body.input, str) else len(body.input))
+
+    def name(message: int) -> str:
+        item = sources[message]
+        if item is None:
+            return "instructions"
+        if item < before:
+            return f"input has a conversation of previous_response_id whose item {item}"
+        return "input" if isinstance(body.input, str) else f"input[{item - before}]"
+
     with _names_of_this_request():
-        [request] = await make_chat_requests(context, chat)
+        [request] = await make_chat_requests(context, chat, name)
         [stream] = await context.submit([request])
     answer = Answer(context, body, request.params, chat.starts_thinking)
 
@@ -244,6 +254,11 @@ def _names_of_this_request() -> Iterator[None]:
     try:
         yield
     except ApiError as error:
+        if error.param is not None and error.param.startswith(
+            "tools."
+        ):  # of a function, which has no fields of its own here
+            text, field = (text.replace(".function", "", 1) for text in (str(error), error.param))
+            raise ApiError(error.status, text, field, error.code, error.headers) from None
         word = re.match(r"\w*", str(error))
         if (name := _NAMES.get(error.param or (word[0] if word else ""))) is None:
             raise
