@@ -102,6 +102,13 @@ def test_scores_are_those_of_transformers(
     assert llm.engine.pool.used == 0
 
 
+def test_offloaded_experts_give_the_same_scores(run: Run, oracle: tuple[Any, Path]) -> None:
+    lines = [{"id": i, "tokens": tokens} for i, tokens in enumerate(TEXTS)]
+    options: dict[str, Any] = {"device": "cpu", "page_count": 12, "max_batch_tokens": 64}
+    resident, offloaded = LLM(oracle[1], **options), LLM(oracle[1], **options, offload="experts", expert_slots=2)
+    assert run(offloaded, lines).stdout == run(resident, lines).stdout
+
+
 def test_few_pages_and_places_give_more_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against the whole logits of each text by itself, while a stream is open whose pages are taken."""
     prompts = [
