@@ -94,6 +94,16 @@ def _differs(expected: int | None, size: int) -> bool:
     return expected is not None and expected != size
 
 
+def check_sparse_options(
+    q: torch.Tensor, rows: int, topk_length: torch.Tensor | None, attn_sink: torch.Tensor | None
+) -> None:
+    """Check the optional arguments that sparse prefill and decode share."""
+    if topk_length is not None:
+        check_tensor("topk_length", topk_length, (rows,), torch.int32, q.device)
+    if attn_sink is not None:
+        check_tensor("attn_sink", attn_sink, (q.shape[-2],), torch.float32, q.device)
+
+
 def check_dtype(name: str, dtype: torch.dtype, allowed: Sequence[torch.dtype]) -> None:
     """Raise a ValueError unless the kernels can store results of `dtype`, an argument called `name`."""
     if dtype not in allowed:

@@ -56,7 +56,7 @@ class LeadingRunner:
         This rank has the logits. The others receive the sampled tokens in the step that needs them.
         """
         with interrupts_deferred():
-            recorder = SelectionRecorder(batch)
+            recorder = SelectionRecorder(batch) if batch.is_inspected else None
             plans = self._runner.plan(batch)
             update = self._batches.encode(batch)  # last, because from here on it counts as sent
             with self._job.together():
@@ -65,7 +65,7 @@ class LeadingRunner:
                     "draft_tokens": batch.draft_tokens,
                     "draft_entries": batch.draft_entries,
                     "takes_logits": batch.take_logits is not None,
-                    "inspect": recorder.is_active,
+                    "inspect": recorder is not None and recorder.is_active,
                     "plans": [len(plan) for plan in plans],  # arrays of each observer, after the batch's
                 }
                 self._job.broadcast(MessageKind.STEP, header, [*update, *chain.from_iterable(plans)])

@@ -43,7 +43,7 @@ class RequestState:
         self._decoder = IncrementalDecoder(self.tokenizer) if self.tokenizer else None
         self._stops = StopStrings(self.request.params.stop)
 
-    def push(self, sample: Sample, recorder: SelectionRecorder, offset: int = 0) -> Delta:
+    def push(self, sample: Sample, recorder: SelectionRecorder | None, offset: int = 0) -> Delta:
         """Append a sampled token to the request, and decide whether it is the last one. offset: its place among the step's tokens.
 
         Raises no Exception: a failure (the tokenizer's library raises plain Exception) ends only this request, with an error.
@@ -89,11 +89,11 @@ class RequestState:
             selection=self._selection if request.inspect else None,
         )
 
-    def _push(self, sample: Sample, recorder: SelectionRecorder, offset: int) -> Delta:
+    def _push(self, sample: Sample, recorder: SelectionRecorder | None, offset: int) -> Delta:
         if sample.error is not None:
             return self.finish("error", sample.error)
         request, params = self.request, self.request.params
-        selection = recorder.of(request, offset, sample.drafted) if request.inspect else None
+        selection = None if recorder is None else recorder.of(request, offset, sample.drafted)
         token, text = sample.token, ""
         self._drafted += sample.drafted
         request.tokens.append(token)

@@ -17,8 +17,8 @@ from ...model.transformer import Transformer
 from ..config import CacheBudget, EngineConfig, Limits, most_rows
 from .running.cache import bytes_per_page
 from .running.decode_graph import batch_buckets, context_buckets
-from .running.largest_step import measure_largest_step
 from .running.selection import most_bytes
+from .warm_up import measure_largest_step
 
 _OFFLOADED_SEQUENCES = 4  # full contexts that the default number of pages holds at most, next to offloaded experts
 _CPU_SEQUENCES = 8  # full contexts that the default number of pages on a CPU holds, memory permitting

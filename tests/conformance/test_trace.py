@@ -309,9 +309,7 @@ def test_several_texts_together(
                 assert torch.equal(one, other), name
 
 
-def test_a_file_of_texts_gives_a_folder_for_each(
-    checkpoint: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_a_file_of_texts_gives_a_folder_for_each(checkpoint: Callable[[str], Path], tmp_path: Path) -> None:
     file, out = tmp_path / "texts.jsonl", tmp_path / "traces"
     options = ["trace", "--model", str(checkpoint("exact")), "--input-file", str(file), "--out", str(out)]
 

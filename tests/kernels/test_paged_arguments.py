@@ -13,9 +13,9 @@ from deepseek_v32.kernels import flash_mla, flash_mla_2025_09
 from deepseek_v32.kernels.cache_stamps import check_cache, multiplier_table, stamp_tokens
 from deepseek_v32.kernels.cache_write import gather_index_keys, gather_latents, write_index_cache, write_latent_cache
 from deepseek_v32.kernels.dense_mla import dense_mla_decode, paged_mla_decode_h16
+from deepseek_v32.kernels.implementations import INVARIANT, OPERATIONS
 from deepseek_v32.kernels.indexer_logits import paged_indexer_logits
 from deepseek_v32.kernels.norm_and_cache import norm_and_cache
-from deepseek_v32.kernels.registry import INVARIANT, OPERATIONS
 from deepseek_v32.kernels.select_topk import positions_to_slots, select_topk_slots
 from deepseek_v32.kernels.sparse_mla_decode import sparse_mla_decode
 from deepseek_v32.kernels.sparse_mla_prefill import sparse_mla_prefill

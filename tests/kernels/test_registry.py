@@ -9,18 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from deepseek_v32.kernels import registry
+from deepseek_v32.kernels import implementations as table
 from deepseek_v32.kernels.availability import check_backend, describe
+from deepseek_v32.kernels.implementations import INVARIANT, OPERATIONS, Implementation
 from deepseek_v32.kernels.quantize import quantize_blocks
-from deepseek_v32.kernels.registry import (
-    BACKENDS,
-    INVARIANT,
-    OPERATIONS,
-    Implementation,
-    choose,
-    choose_implementation,
-    preference_of,
-)
+from deepseek_v32.kernels.registry import BACKENDS, choose, choose_implementation, preference_of
 from deepseek_v32.kernels.select_topk import select_topk
 
 CPU = torch.device("cpu")
@@ -93,8 +86,8 @@ def test_a_model_s_backend_that_cannot_run_here_is_refused() -> None:
 def test_a_hopper_gpu_without_the_packages_is_told_what_to_install(
     monkeypatch: pytest.MonkeyPatch, backend: str, package: str
 ) -> None:
-    monkeypatch.setattr(registry.hardware, "is_hopper", lambda device: True)
-    monkeypatch.setattr(registry, "find_spec", lambda name: None)
+    monkeypatch.setattr(table.hardware, "is_hopper", lambda device: True)
+    monkeypatch.setattr(table, "find_spec", lambda name: None)
     message = Implementation(backend, "any").unsupported_reason(CPU, torch.bfloat16)
     assert message == f"{backend} needs {package}: pip install 'deepseek-v32[kernels]'"
 

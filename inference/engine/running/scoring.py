@@ -275,6 +275,7 @@ def score_answer(
             if text.error is not None:
                 raise text.error
             for offset in range(step.batch.logit_counts[0]):
+                assert step.selections is not None
                 selection = step.selections.of(request, offset)
                 assert selection is not None
                 scores.selections.append(selection)

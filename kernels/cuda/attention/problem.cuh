@@ -15,6 +15,11 @@ constexpr int kRows = 64;         // query rows (heads) of a CTA: one warpgroup 
 constexpr int kBlock = 64;        // keys of a block
 constexpr int kRecord = 656;      // bytes of an FP8 token: 512 e4m3, 4 fp32 scales, 64 bf16
 
+// The reference that exponentials are taken from follows the maximum of a row only when the maximum exceeds it by more than this, in
+// log2: after the first blocks, accumulators are hardly ever rescaled.
+constexpr float kLazy = 8.0f;
+constexpr float kFloor = -1e30f;  // the first reference: finite, so that -inf - reference is never NaN
+
 enum class Lookup {
   kIndices,  // table[query, column] is a slot; invalid if negative or past the end
   kPages,    // table[query, position / page] is a page
