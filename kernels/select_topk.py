@@ -2,7 +2,7 @@
 
 import torch
 
-from .checks import check_tensor, check_values
+from .checks import check_pages, check_tensor, check_values
 from .reference import select_topk as reference
 from .registry import Preference, choose
 
@@ -11,8 +11,12 @@ def positions_to_slots(positions: torch.Tensor, block_table: torch.Tensor, page_
     """Context positions int32 [R, K] (-1: none) -> cache slots int32 [R, K], by each row's block table int32 [R, pages]."""
     check_tensor("positions", positions, (None, None), torch.int32)
     check_tensor("block_table", block_table, (positions.shape[0], None), torch.int32, positions.device)
-    why = f"block_table has {block_table.shape[1]} pages of {page_size}"
-    check_values("positions", positions, block_table.shape[1] * page_size - 1, why, least=-1)
+    pages = block_table.shape[1]
+    check_values(
+        "positions", positions, pages * page_size - 1, "block_table has {} pages of {}", pages, page_size, least=-1
+    )
+    if positions.is_cpu and positions.numel() and bool((block_table < 0).any()):
+        check_pages("positions", positions.amax(1) + 1, block_table, page_size, pages=None)
     return reference.positions_to_slots(positions, block_table, page_size)
 
 
@@ -71,14 +75,12 @@ def select_topk_slots(
         if starts is not None or (record.numel() and record.stride()[1:] != (k, 1)):
             raise ValueError(f"record has strides {record.stride()}; expected (any, {k}, 1), and no starts")
     held = block_table.shape[1] * page_size
-    check_values("block_table", block_table, torch.iinfo(torch.int32).max // page_size, "slots are int32")
-    if held < logits.shape[1]:
-        last = torch.full_like(ends, held) if starts is None else starts + held
-        if ends.is_cpu and bool((ends.clamp(max=logits.shape[1]) > last).any()):
-            raise ValueError(
-                f"block_table has {block_table.shape[1]} pages of {page_size}; expected pages up to each row's end"
-            )
-        ends = ends.minimum(last)
+    if ends.is_cpu:
+        counts = ends.clamp(max=logits.shape[1]) - (0 if starts is None else starts)
+        name = "ends" if starts is None else "ends - starts"
+        check_pages(name, counts.clamp(min=0), block_table, page_size, pages=None)
+    elif held < logits.shape[1]:
+        ends = ends.minimum(torch.full_like(ends, held) if starts is None else starts + held)
     if logits.numel() == 0:
         if record is not None:
             record.fill_(-1)

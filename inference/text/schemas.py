@@ -6,14 +6,16 @@ from urllib.parse import unquote
 
 
 def resolve(root: Any, reference: str) -> Any:
-    """Return what "#/a/0/b" names in a schema; None for nothing, for another document's part, and for a name without "/"."""
-    place, (document, *keys) = root, reference.split("/")
-    if document != "#":
+    """Return what "#/a/0/b" names in a schema; None for nothing, for another document's part, and for an anchor."""
+    document, _, path = reference.partition("#")
+    if document not in ("", root.get("$id")) or (path and path[0] != "/"):
         return None
-    for key in keys:
+    place = root
+    for key in path.split("/")[1:]:
         key = unquote(key).replace("~1", "/").replace("~0", "~")
-        if isinstance(place, list) and key.isdecimal() and int(key) < len(place):
-            place = place[int(key)]
+        if isinstance(place, list):
+            index = int(key) if key.isdecimal() and len(key) < 10 else len(place)
+            place = place[index] if index < len(place) else None
         else:
             place = place.get(key) if isinstance(place, Mapping) else None
     return place
@@ -40,10 +42,9 @@ def alternatives(schema: Any, root: Any) -> Iterator[Any]:
         if id(schema) in seen:
             continue
         seen.add(id(schema))
-        choices = (
-            [] if not isinstance(schema, Mapping) or "type" in schema else schema.get("anyOf", schema.get("oneOf"))
-        )
-        reference = schema.get("$ref") if isinstance(schema, Mapping) else None
+        keywords = schema if isinstance(schema, Mapping) else {}
+        choices = [] if "type" in keywords else keywords.get("anyOf", keywords.get("oneOf"))
+        reference = keywords.get("$ref")
         if isinstance(reference, str) and (place := resolve(root, reference)) is not None:
             waiting.append(place)
         elif isinstance(choices, list) and choices:

@@ -74,7 +74,8 @@ def write(directory: Path, config: ModelConfig) -> None:
     if (directory / "config.json").exists():
         return
     header: dict[str, Any] = {}
-    tensors = [each for spec in tensor_specs(config) if spec.required and spec.parameter for each in stored(spec)]
+    wanted = (spec for spec in tensor_specs(config) if spec.required and not spec.mtp)
+    tensors = [each for spec in wanted for each in stored(spec)]
     offset = 0
     for name, dtype, shape, _ in tensors:
         size = math.prod(shape) * {"F8_E4M3": 1, "BF16": 2, "F32": 4}[dtype]
@@ -84,7 +85,7 @@ def write(directory: Path, config: ModelConfig) -> None:
     encoded += b" " * (-len(encoded) % 8)
     codes = torch.randint(0, 256, (2 * PATTERN,), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     codes[(codes & 0x7F) == 0x7F] = 0x38  # NaN
-    data, shift = codes.numpy(), 0
+    data, shift = codes.numpy().data, 0
     with (directory / SINGLE).open("wb") as file:
         file.write(len(encoded).to_bytes(8, "little") + encoded)
         for name, dtype, shape, deviation in tensors:
@@ -166,7 +167,17 @@ def times(llm: LLM, arguments: argparse.Namespace, slots: ExpertSlots | None = N
     """Seconds and missed experts of a decode step at B=1 and of prompts, medians."""
     found: dict[str, tuple[float, float]] = {}
     generator = torch.Generator().manual_seed(1)
-    prompt = torch.randint(8192, (64,), generator=generator).tolist()
+    for length in arguments.prompt:
+        samples = []
+        for _ in range(4):
+            prompt = torch.randint(8192, (length,), generator=generator).tolist()
+            missed, begin = slots.read if slots else 0, time.perf_counter()
+            llm.generate(prompt, SamplingParams(temperature=0.0, max_tokens=1))
+            samples.append((time.perf_counter() - begin, float(slots.read - missed if slots else 0)))
+        print(f"  prompt of {length}: {samples}", flush=True)
+        found[f"prompt of {length}"] = sorted(samples[1:])[1]
+    # Last: experts have been checked, which only their first reads do.
+    prompt = prompt[:64]
     missed, last, seconds = 0.0, 0.0, []
     for number, _ in enumerate(
         llm.stream(prompt, SamplingParams(temperature=0.0, max_tokens=arguments.tokens, ignore_eos=True))
@@ -179,26 +190,17 @@ def times(llm: LLM, arguments: argparse.Namespace, slots: ExpertSlots | None = N
         last = now
     per_step = (slots.read - missed) / len(seconds) if slots else 0
     found["decode"] = statistics.median(seconds), per_step
-    for length in arguments.prompt:
-        samples = []
-        for _ in range(4):
-            prompt = torch.randint(8192, (length,), generator=generator).tolist()
-            missed, begin = slots.read if slots else 0, time.perf_counter()
-            llm.generate(prompt, SamplingParams(temperature=0.0, max_tokens=1))
-            samples.append((time.perf_counter() - begin, float(slots.read - missed if slots else 0)))
-        print(f"  prompt of {length}: {samples}", flush=True)
-        found[f"prompt of {length}"] = sorted(samples[1:])[1]
     return found
 
 
 def rates(slots: ExpertSlots, config: ModelConfig, directory: Path, cold: bool) -> dict[str, float]:
     """Bytes a second of experts read into slots, without a model: from the page cache, and from the disk."""
-    experts = min(config.n_routed_experts, 192)
+    experts, count = min(config.n_routed_experts, 192), slots.count
     found = {}
     everything = torch.tensor([0, *([1] * experts)]).cumsum(0).int()
 
     def rate() -> float:
-        slots.allocate(slots.count)
+        slots.allocate(min(experts, 128))
         begin = time.perf_counter()
         parts = slots.request(slots.layers[-1], everything, 1)
         for part in ("gate_up_proj", "down_proj"):
@@ -214,7 +216,9 @@ def rates(slots: ExpertSlots, config: ModelConfig, directory: Path, cold: bool) 
             found[name] = direct_rate(handle, experts * slots.slot_bytes) if direct else rate()
             os.close(handle)
     rate()
-    return found | {"warm_rate": max(rate() for _ in range(3))}
+    found["warm_rate"] = max(rate() for _ in range(3))
+    slots.allocate(count)
+    return found
 
 
 def direct_rate(handle: int, size: int) -> float:

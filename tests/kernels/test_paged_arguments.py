@@ -20,6 +20,7 @@ from deepseek_v32.kernels.select_topk import positions_to_slots, select_topk_slo
 from deepseek_v32.kernels.sparse_mla_decode import sparse_mla_decode
 from deepseek_v32.kernels.sparse_mla_prefill import sparse_mla_prefill
 from deepseek_v32.kernels.types import Caches, Norms, Stamps
+from support.backends import Backend
 
 PAGE, PAGES = 64, 3
 MOST = PAGES * PAGE - 1
@@ -222,12 +223,23 @@ REFUSED: dict[str, list[tuple[str, Any, str]]] = {
     "paged_indexer_logits": OF_SCORES,
     "paged_indexer_logits, FP8": OF_SCORES,
     "select_topk_slots": [
-        ("block_table", NARROW, "block_table has 2 pages of 64; expected pages up to each row's end"),
-        ("block_table", int32([[2, -1, 1], [1, 0, 0]]), "block_table holds -1"),
+        ("block_table", NARROW, "ends holds 130; expected 0 to 128, block_table has 2 pages of 64 for a sequence"),
+        (
+            "block_table",
+            int32([[2, -1, 1], [1, 0, 0]]),
+            "block_table holds -1; expected 0 to 33554431, slots are int32",
+        ),
+        ("block_table", int32([[2, 2**30, 1], [1, 0, 0]]), "block_table holds 1073741824"),
+        ("starts", int32([-70, 0]), "ends - starts holds 200; expected 0 to 192"),
     ],
     "positions_to_slots": [
         ("block_table", NARROW, "positions holds 149; expected -1 to 127, block_table has 2 pages of 64"),
         ("positions", int32([[192, -1], [0, 63]]), "positions holds 192"),
+        (
+            "block_table",
+            int32([[2, 0, -1], [1, 0, 0]]),
+            "block_table holds -1; expected 0 to 33554431, slots are int32",
+        ),
     ],
     "gather_latents": OF_SLOTS,
     "gather_latents, FP8": OF_SLOTS,
@@ -288,10 +300,26 @@ def test_values_outside_are_refused(name: str, argument: str, value: Any, messag
 
 def test_columns_after_a_sequence_may_hold_anything() -> None:
     unused = int32([[2, 0, 1], [1, 77, -5]])
-    for name in ("dense_mla_decode", "paged_indexer_logits", "paged_indexer_logits, FP8"):
+    names = (
+        "dense_mla_decode",
+        "paged_indexer_logits",
+        "paged_indexer_logits, FP8",
+        "select_topk_slots",
+        "positions_to_slots",
+    )
+    for name in names:
         for backend in backends(name):
             same = run(name, backend), run(name, backend, block_table=unused)
             torch.testing.assert_close(*same, rtol=0, atol=0, equal_nan=True)
+
+
+def test_no_slots_are_read_as_none() -> None:
+    for name in VALID:
+        if name.startswith("gather"):
+            found = run(name, "reference", slots=torch.empty(0, dtype=torch.int64))
+            assert len(found if isinstance(found, torch.Tensor) else found[0]) == 0
+    with pytest.raises(ValueError, match="latent_dim is 500; expected a multiple of 128 for an FP8 cache"):
+        run("gather_latents, FP8", "reference", latent_dim=500)
 
 
 def test_a_wide_max_context_needs_no_wide_table() -> None:
@@ -348,3 +376,63 @@ def test_no_operation_is_forgotten() -> None:
         public[name] = set(inspect.signature(getattr(module, name)).parameters) & paged
     tested = {name.split(",")[0].split(" of ")[0] for name in VALID}
     assert {name for name, arguments in public.items() if arguments} <= tested
+
+
+WRONG: dict[str, dict[str, Any]] = {  # values of the second sequence
+    "dense_mla_decode": {
+        "a page too far": {"block_table": int32([[2, 0, 1], [2**31 - 1, 0, 0]])},
+        "a page below 0": {"block_table": int32([[2, 0, 1], [-5, 0, 0]])},
+        "longer than the table": {"cache_seqlens": int32([130, 10_000])},
+    },
+    "paged_mla_decode_h16": {
+        "a page too far": {"kv_indices": int32([2, 0, 2**31 - 1, 99])},
+        "a page below 0": {"kv_indices": int32([2, 0, -5, 99])},
+        "past the list": {"kv_indptr": int32([0, 2, 10_000])},
+    },
+    "paged_indexer_logits": {
+        "a page too far": {"block_table": int32([[2, 0, 1], [2**24, 0, 0]])},
+        "a page below 0": {"block_table": int32([[2, 0, 1], [-5, 0, 0]])},
+        "longer than the table": {"lengths": int32([130, 10_000])},
+    },
+    "select_topk_slots": {
+        "a narrow table": {"block_table": NARROW, "ends": int32([128, 150])},
+        "longer than the scores": {"ends": int32([130, 10_000])},
+    },
+}
+OUTSIDE = [
+    pytest.param(name, change, id=f"{name}: {text}") for name, each in WRONG.items() for text, change in each.items()
+]
+
+
+BF16 = ("q", "cache", "q_nope", "q_pe", "ckv_cache", "kpe_cache")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("page", [64, 16])
+@pytest.mark.parametrize(("name", "changes"), OUTSIDE)
+def test_on_a_gpu_a_wrong_value_spoils_its_own_sequence(
+    backend: Backend, name: str, changes: dict[str, Any], page: int
+) -> None:
+    if backend.name == "reference" or (page == 16 and name != "dense_mla_decode"):
+        pytest.skip("a reference raises torch's errors" if page == 64 else "pages have 64 tokens")
+    if name == "paged_indexer_logits" and backend.name == "cuda":
+        function, valid = VALID["paged_indexer_logits, FP8"]
+    else:
+        function, valid = VALID[name]
+        valid = {key: x.bfloat16() if key in BF16 else x for key, x in valid.items()}
+    if page == 16:  # the same memory, in more pages
+        valid |= {"cache": valid["cache"].view(-1, page, 1, 576), "cache_seqlens": int32([40, 16])}
+        changes = {key: int32([40, 10_000]) if key == "cache_seqlens" else value for key, value in changes.items()}
+    results = []
+    for arguments in (valid, valid | changes):
+        leading, *_ = arguments.values()
+        found = backend.run(function, leading, **dict(list(arguments.items())[1:]))
+        results.append(found[0] if isinstance(found, tuple) else found)
+        torch.cuda.synchronize()
+    right, wrong = (result[0].float() for result in results)
+    if name == "paged_indexer_logits":
+        right, wrong = right[:130], wrong[:130]  # later columns hold anything
+    if name == "select_topk_slots":
+        assert right.shape == wrong.shape
+    else:
+        torch.testing.assert_close(wrong, right, rtol=2e-2, atol=2e-2)  # a plan may divide the keys otherwise

@@ -16,8 +16,8 @@ from ...text.dsml import ToolCall
 from ..service.streams import AsyncStream
 from .context import ApiContext, check_finished, new_id, usage
 from .conversations import MessageName, answer_params, conversation_ids, grammar_field, message_name
-from .errors import declared
-from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unless_gone
+from .errors import DONE, declared
+from .events import Chunks, ClientGone, EventStream, collect, merged, unless_gone
 from .fields import response_schema, sampling_params
 from .guard import BoundedRoute
 from .logprobs import chat_logprobs, prompt_logprobs, refuse_in_stream, selections, selections_of
@@ -58,7 +58,7 @@ async def answer_chat(context: ApiContext, body: ChatRequest) -> dict[str, Any]:
     scored = None if count is None else await prompt_logprobs(context, requests[0].prompt, count)
     completions = await collect(await context.submit(requests))
     choices = [_choice(context, body, index, completion) for index, completion in enumerate(completions)]
-    answer = {**_head(context, "chat.completion"), "choices": choices, "usage": usage(completions, len(completions))}
+    answer = {**_head(context, "chat.completion"), "choices": choices, "usage": _usage(context, body, completions)}
     return answer if scored is None else {**answer, "prompt_logprobs": scored}
 
 
@@ -67,10 +67,9 @@ async def make_chat_requests(
 ) -> list[EngineRequest]:
     """The n requests to the engine. name: of the messages, for errors. Raises ApiError and Busy."""
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
-    llm = context.service.llm
-    params = sampling_params(
-        body, body.max_completion_tokens or body.max_tokens, logprobs, context.service.requests.default_params
-    )
+    llm, requests = context.service.llm, context.service.requests
+    max_tokens = body.max_completion_tokens or body.max_tokens or requests.max_new_tokens
+    params = sampling_params(body, max_tokens, logprobs, requests.default_params)
     size = body.characters
     constrain = partial(answer_params, body, params, context.tokenizer, llm.chat_format)
     params = await context.encoding.run(size, constrain) if body.tools else constrain()
@@ -80,7 +79,7 @@ async def make_chat_requests(
 
 
 def _choice(context: ApiContext, body: ChatRequest, index: int, completion: Completion) -> dict[str, Any]:
-    answer = parse_assistant(completion.text, body.starts_thinking, body.plain_tools())
+    answer = parse_assistant(completion.text, body.starts_thinking, body.plain_tools(), completion.is_cut)
     calls = answer.tool_calls[: body.most_calls]
     message: dict[str, Any] = {
         "role": "assistant",
@@ -119,7 +118,7 @@ async def _stream(
             yield chunks.choice(piece)
     if chunks.with_usage:
         completions = [choice.completion for choice in choices if choice.completion]
-        yield chunks.usage(usage(completions, len(completions)))
+        yield chunks.usage(_usage(context, body, completions))
     yield DONE
 
 
@@ -156,7 +155,7 @@ class _StreamedChoice:
         else:
             check_finished(last.completion)
             self.completion = last.completion
-            answer += self._parser.finish()
+            answer += self._parser.finish(last.completion.is_cut)
         content = self._delta(answer)
         if last.completion is not None:
             reason = _finish_reason(last.completion, self._calls > 0)
@@ -183,6 +182,11 @@ class _StreamedChoice:
         self, delta: dict[str, Any], logprobs: dict[str, Any] | None = None, reason: str | None = None
     ) -> dict[str, Any]:
         return {"index": self._index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+
+
+def _usage(context: ApiContext, body: ChatRequest, completions: list[Completion]) -> dict[str, Any]:
+    reasoning = sum(map(context.reasoning_tokens, completions)) if body.starts_thinking else 0
+    return usage(completions, len(completions), reasoning)
 
 
 def limited(calls: Sequence[CallDelta], most: int | None) -> list[CallDelta]:

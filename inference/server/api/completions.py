@@ -15,8 +15,8 @@ from ...completion import Completion, Delta, Timings, TokenLogprob, Usage
 from ...params import MAX_LOGPROBS, SamplingParams
 from ..service.streams import AsyncStream
 from .context import ApiContext, check_finished, new_id, usage
-from .errors import ApiError, declared
-from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unless_gone
+from .errors import DONE, ApiError, declared
+from .events import Chunks, ClientGone, EventStream, collect, merged, unless_gone
 from .fields import (
     MAX_CHOICES,
     MAX_PROMPTS,
@@ -118,7 +118,9 @@ async def _begin(context: ApiContext, body: CompletionRequest) -> tuple[list[_Pr
         raise ApiError(
             400, f"best_of is {body.best_of}; expected {n}, which is n: no other answers are made", "best_of"
         )
-    max_tokens = 16 if body.max_tokens is None else body.max_tokens
+    max_tokens = body.max_tokens
+    if max_tokens is None or "max_tokens" not in body.model_fields_set:
+        max_tokens = min(16, context.service.requests.max_new_tokens or 16)
     if max_tokens == 0 and not body.echo:
         raise ApiError(400, "max_tokens is 0; expected at least 1, or echo", "max_tokens")
     params = sampling_params(body, max(max_tokens, 1), body.logprobs, context.service.requests.default_params)

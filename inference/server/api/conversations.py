@@ -78,9 +78,13 @@ def answer_params(
     try:
         grammar = _calls(body, params.structured_outputs, tokenizer, chat_format)
     except ArgumentError as error:
+        if error.name.startswith("structured_outputs"):
+            error = error.renamed(form_field(body))
         raise ApiError(400, str(error), error.name.partition(" ")[0]) from None
     if grammar is not None:
         params = replace(params, structured_outputs=StructuredOutputsParams(grammar=grammar))
+    if body.tool_choice not in ("auto", "none", None):  # the answer has no content that could be ended
+        params = replace(params, stop=())
     return params.for_answer(body.starts_thinking)
 
 
@@ -105,6 +109,7 @@ def _calls(
             answer = {"type": "object"} if wanted.json_object else wanted.json
             if not isinstance(answer, Mapping):
                 return None
+            wanted.description()  # checks it
             _check_functions(tools)
             return call_grammar(tools, control, one=one, answer=answer)
         if not any(tool["function"].get("strict") for tool in tools):

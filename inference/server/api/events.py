@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from json.encoder import encode_basestring_ascii
 from typing import Any, TypeVar
 
@@ -19,8 +19,6 @@ from .fields import StreamOptions
 
 Answer = TypeVar("Answer")
 
-DONE = b"data: [DONE]\n\n"
-
 
 class ClientGone(Exception):
     """The client has disconnected."""
@@ -35,14 +33,14 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncGenerator[bytes, None]) -> None:
+    def __init__(self, events: AsyncGenerator[bytes, None], headers: Mapping[str, str] | None = None) -> None:
         # A proxy that buffers would deliver the stream in one piece.
-        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no", **(headers or {})})
         del self.headers["content-length"]
         self._events = events
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sending = asyncio.ensure_future(self._send(send))
+        sending = asyncio.ensure_future(self._send(send, scope["path"]))
         watching = asyncio.ensure_future(_disconnected(receive))
         try:
             await asyncio.wait({sending, watching}, return_when=asyncio.FIRST_COMPLETED)
@@ -52,7 +50,7 @@ class EventStream(Response):
         with contextlib.suppress(asyncio.CancelledError):
             await sending
 
-    async def _send(self, send: Send) -> None:
+    async def _send(self, send: Send, path: str) -> None:
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             try:
@@ -60,7 +58,7 @@ class EventStream(Response):
                     await send({"type": "http.response.body", "body": event, "more_body": True})
             # The status has been sent long before, so that an error becomes the last event before the end.
             except ApiError as error:
-                await send({"type": "http.response.body", "body": error.event() + DONE, "more_body": True})
+                await send({"type": "http.response.body", "body": error.ending(path), "more_body": True})
             await send({"type": "http.response.body", "body": b""})
         finally:
             await self._events.aclose()

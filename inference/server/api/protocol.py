@@ -174,7 +174,7 @@ class TokenizeRequest(Body):
     model: Text | None = None
     prompt: Text | None = None
     add_special_tokens: bool | None = False
-    parse_special_tokens: bool | None = False
+    parse_special_tokens: bool | None = Field(None, description="by default only of a prompt that is one control token")
     messages: Annotated[list[ChatMessage], Field(fail_fast=True, min_length=1, max_length=4096)] | None = None
     tools: Annotated[list[Tool], Field(fail_fast=True, max_length=128)] | None = None
     chat_template_kwargs: ChatTemplateKwargs | None = None

@@ -37,7 +37,7 @@ struct Keys {
   const int32_t* lengths;  // columns that count (kIndices, may be null), context lengths (kPages), offsets (kList)
   int lengths_divisor;     // consecutive queries that share an entry of `lengths`
   int width;               // columns of the table
-  int64_t slots;           // valid slots are below this
+  int64_t slots;           // valid entries of the table are below this: slots, or pages (kPages)
   const uint8_t* latent;
   const uint8_t* rope;     // of slot 0
   int64_t row_bytes, rope_row_bytes, page_bytes;
@@ -59,6 +59,10 @@ struct Keys {
     return column < count ? __ldg(table + query * table_stride + column) : -1;
   }
   __device__ __forceinline__ bool valid(int index) const { return index >= 0 && index < slots; }
+  // kPages: the page of a column. A context that is longer than its row of the table reads no other row.
+  __device__ __forceinline__ int page_of(int query, int column) const {
+    return __ldg(table + query * table_stride + min(column / page_size, width - 1));
+  }
   // The slot of one column, or -1. `count` is count(query).
   template <Lookup kLookup>
   __device__ __forceinline__ int slot(int query, int column, int count) const {
@@ -67,9 +71,11 @@ struct Keys {
       const int index = fetch(query, column, count);
       return valid(index) ? index : -1;
     } else if constexpr (kLookup == Lookup::kPages) {
-      return __ldg(table + query * table_stride + column / page_size) * page_size + column % page_size;
+      const int page = page_of(query, column);
+      return valid(page) ? page * page_size + column % page_size : -1;
     } else {
-      return __ldg(table + lengths[query] + column);
+      const int index = __ldg(table + min(max(lengths[query] + column, 0), width - 1));
+      return valid(index) ? index : -1;
     }
   }
   __device__ __forceinline__ int64_t offset(int slot) const {

@@ -77,6 +77,8 @@ def test_names_that_cannot_be_written_back(http):
 ENDLESS = {
     "itself": {"$ref": "#/$defs/n", "$defs": {"n": {"$ref": "#/$defs/n"}}},
     "the whole": {"$ref": "#"},
+    "the whole by nothing": {"$ref": ""},
+    "the whole by name": {"$id": "https://example.com/a", "$ref": "https://example.com/a#"},
     "two": {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"anyOf": [{"$ref": "#/$defs/a"}]}}},
     "choices": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]},
     "all": {"allOf": [{"$ref": "#"}]},
@@ -86,18 +88,22 @@ ENDLESS = {
 }  # fmt: skip
 
 
+GOOD = [{"type": "function", "function": {"name": "good", "parameters": {"type": "object"}}}]
+
+
 @pytest.mark.parametrize("schema", ENDLESS.values(), ids=ENDLESS)
 def test_schemas_without_an_end(http, schema):
     wanted = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
     for path, body, name in (
         (CHAT, {"messages": ASK, "response_format": wanted}, "response_format"),
+        (CHAT, {"messages": ASK, "response_format": wanted, "tools": GOOD}, "response_format"),
         (TEXT, {"prompt": "a", "guided_json": schema}, "guided_json"),
         (TEXT, {"prompt": "a", "guided_json": json.dumps(schema)}, "guided_json"),
         (RESPONSES, {"input": "a", "text": {"format": {"type": "json_schema", "name": "a", "schema": schema}}}, "text.format"),
     ):  # fmt: skip
         param, message = refusal(http, path, body)
         assert param == name and "refers to itself without an end; expected" in message
-    if "$defs" not in schema:  # a part of a function's schema, which the others are not
+    if schema.keys().isdisjoint(("$defs", "$id")):  # a part of a function's schema, which the others are not
         schema = {"type": "object", "properties": {"a": {"anyOf": [schema]}}, "required": ["a"]}
     tool = {"name": "f", "parameters": {**schema, "type": "object"}}
     body = {"messages": ASK, "tools": [{"type": "function", "function": tool}], "tool_choice": "required"}

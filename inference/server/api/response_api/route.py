@@ -2,10 +2,8 @@
 
 import itertools
 import json
-import re
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +15,13 @@ from ....text.answer import AnswerParser
 from ...service.streams import AsyncStream
 from ..chat import make_chat_requests
 from ..context import ApiContext, check_finished
-from ..errors import ApiError, declared
+from ..errors import ApiError, declared, renamed, skipped
 from ..events import ClientGone, EventStream, collect, merged, unless_gone
 from ..fields import count_characters
 from ..guard import BoundedRoute
 from ..responses import EVENTS
 from .answer import Answer, Event, Output
-from .request import MAX_ITEMS, Item, ItemReference, Message, ResponseRequest, chat_request
+from .request import MAX_ITEMS, FunctionTool, Item, ItemReference, Message, ResponseRequest, chat_request
 from .schema import DeletedResponse, ResponseObject
 
 MAX_CHARACTERS = 2**24  # of all conversations together; the oldest are forgotten
@@ -125,10 +123,12 @@ def responses_router(context: ApiContext) -> APIRouter:
         """Answer a text or a conversation of items."""
         context.check_model(body.model)
         context.check_capacity(1)
+        headers = skipped(body.tools, FunctionTool)
         if body.stream:
-            return EventStream(_stream(await _begin(context, body, kept)))
+            return EventStream(_stream(await _begin(context, body, kept)), headers)
         try:
-            return JSONResponse(await unless_gone(request, _answer(await _begin(context, body, kept))))
+            answer = await unless_gone(request, _answer(await _begin(context, body, kept)))
+            return JSONResponse(answer, headers=headers)
         except ClientGone:
             return Response(status_code=499)
 
@@ -163,6 +163,7 @@ class _Begun:
     parser: AnswerParser
     stream: AsyncStream
     keep: Callable[[dict[str, Any]], None]  # the response
+    most_calls: int | None
 
 
 async def _begin(context: ApiContext, body: ResponseRequest, kept: KeptResponses) -> _Begun:
@@ -181,7 +182,7 @@ async def _begin(context: ApiContext, body: ResponseRequest, kept: KeptResponses
             return f"input has a conversation of previous_response_id whose item {item}"
         return "input" if isinstance(body.input, str) else f"input[{item - before}]"
 
-    with _names_of_this_request():
+    with renamed(_NAMES):
         [request] = await make_chat_requests(context, chat, name)
         [stream] = await context.submit([request])
     answer = Answer(context, body, request.params, chat.starts_thinking)
@@ -190,15 +191,15 @@ async def _begin(context: ApiContext, body: ResponseRequest, kept: KeptResponses
         if body.store is not False:
             kept.keep(response, conversation)
 
-    return _Begun(answer, AnswerParser(chat.starts_thinking, chat.plain_tools()), stream, keep)
+    return _Begun(answer, AnswerParser(chat.starts_thinking, chat.plain_tools()), stream, keep, chat.most_calls)
 
 
 async def _answer(begun: _Begun) -> dict[str, Any]:
     [completion] = await collect([begun.stream])
-    output = Output()
-    for _ in output.push(begun.parser.push(completion.text) + begun.parser.finish()):
+    output, parser = Output(begun.most_calls), begun.parser
+    for _ in output.push([*parser.push_parts(completion.text), *parser.finish_parts(completion.is_cut)]):
         pass
-    for _ in output.finish(completion.finish_reason == "length"):
+    for _ in output.finish(completion.is_cut):
         pass
     response = begun.answer.finished(output.items, completion)
     begun.keep(response)
@@ -206,7 +207,7 @@ async def _answer(begun: _Begun) -> dict[str, Any]:
 
 
 async def _stream(begun: _Begun) -> AsyncGenerator[bytes, None]:
-    numbers, output, answer, parser = itertools.count(), Output(), begun.answer, begun.parser
+    numbers, output, answer, parser = itertools.count(), Output(begun.most_calls), begun.answer, begun.parser
 
     def written(events: Iterable[Event]) -> bytes:
         return b"".join(_written(event, next(numbers)) for event in events)
@@ -221,13 +222,15 @@ async def _stream(begun: _Begun) -> AsyncGenerator[bytes, None]:
         except ApiError as error:
             yield written([{"type": "response.failed", "response": answer.failed(output.items, str(error))}])
             return
-        piece = parser.push("".join([delta.text for delta in deltas]))
+        parts = parser.push_parts("".join([delta.text for delta in deltas]))
         if completion is None:
-            events = list(output.push(piece))
+            events = list(output.push(parts))
         else:
-            is_cut = completion.finish_reason == "length"
-            events = [*output.push(piece + parser.finish()), *output.finish(is_cut)]
-            kind = "response.incomplete" if is_cut else "response.completed"
+            events = [
+                *output.push([*parts, *parser.finish_parts(completion.is_cut)]),
+                *output.finish(completion.is_cut),
+            ]
+            kind = "response.incomplete" if completion.is_cut else "response.completed"
             response = answer.finished(output.items, completion)
             events.append({"type": kind, "response": response})
             begun.keep(response)
@@ -240,26 +243,10 @@ def _written(event: Event, number: int) -> bytes:
 
 
 _NAMES = {
+    "function.parameters": "parameters",
     "messages": "input",
     "response_format": "text.format",
     "structured_outputs": "text.format",
     "max_completion_tokens": "max_output_tokens",
     "max_tokens": "max_output_tokens",
 }
-
-
-@contextmanager
-def _names_of_this_request() -> Iterator[None]:
-    """Let errors name this request's fields instead of the fields of the chat request that it has become."""
-    try:
-        yield
-    except ApiError as error:
-        if error.param is not None and error.param.startswith(
-            "tools."
-        ):  # of a function, which has no fields of its own here
-            text, field = (text.replace(".function", "", 1) for text in (str(error), error.param))
-            raise ApiError(error.status, text, field, error.code, error.headers) from None
-        word = re.match(r"\w*", str(error))
-        if (name := _NAMES.get(error.param or (word[0] if word else ""))) is None:
-            raise
-        raise ApiError(error.status, f"{name}: {error}", name, error.code, error.headers) from None
