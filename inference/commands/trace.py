@@ -85,8 +85,8 @@ def _folders(out: Path, texts: Sequence[Prompt]) -> list[Path]:
     """Make the directory of several traces; return a folder in it for each text. ValueError for an id that names none."""
     out.mkdir(exist_ok=True)
     names = [str(text.id) for text in texts]
-    for text, name in zip(texts, names, strict=True):
-        if not re.fullmatch(r"\w[\w.-]{0,99}", name) or names.count(name) > 1:
+    for number, (text, name) in enumerate(zip(texts, names, strict=True)):
+        if not re.fullmatch(r"\w[\w.-]{0,99}", name) or name in names[:number]:
             raise ValueError(
                 f"{text.place}: id is {text.id!r:.100}; expected a folder's name of its own: letters, digits and ._-"
             )

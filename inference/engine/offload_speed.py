@@ -69,9 +69,10 @@ def _read_rate(file: Path, flag: int | None) -> float | None:
     except OSError:  # a file system without direct reads
         return None
 
-    def read(piece: int) -> int:
-        with mmap.mmap(-1, PIECE) as buffer:  # at the start of a page, as direct reads need it
-            return os.preadv(opened, [buffer], piece % pieces * PIECE)
+    buffers = [mmap.mmap(-1, PIECE) for _ in range(THREADS)]  # at the start of a page, as direct reads need it
+
+    def read(number: int) -> int:
+        return os.preadv(opened, [buffers[number % THREADS]], number % pieces * PIECE)
 
     try:
         with ThreadPoolExecutor(THREADS) as pool:
@@ -83,6 +84,8 @@ def _read_rate(file: Path, flag: int | None) -> float | None:
         return None
     finally:
         os.close(opened)
+        for buffer in buffers:
+            buffer.close()
 
 
 def _copy_rate(device: torch.device) -> float:

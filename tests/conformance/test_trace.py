@@ -300,13 +300,15 @@ def test_several_texts_together(
         assert counts == steps
         for trace, right in zip(traces, expected, strict=True):
             assert "mtp_logits" in trace.stages or len(trace.stages["tokens"]) == 1
-            if chunk is None:
-                assert list(trace.stages) == list(right.stages) and trace.manifest["rows"] == right.manifest["rows"]
-            for name, values in trace.stages.items():
-                rows = trace.rows(name) & right.rows(name)
+            assert chunk or trace.stages.keys() >= right.stages.keys(), "a step computes more if a longer text needs it"
+            for name in trace.stages.keys() & right.stages.keys():
+                values, rows = trace.stages[name], trace.rows(name) & right.rows(name)
+                assert chunk or torch.equal(rows, right.rows(name))
                 width = min(values.shape[-1], right.stages[name].shape[-1]) if values.dim() > 1 else len(values)
                 one, other = (each[rows][..., :width].nan_to_num(7) for each in (values, right.stages[name]))
-                assert torch.equal(one, other), name
+                # PyTorch's sigmoid, which only the trace calls, has other last bits in rows of other places.
+                same = torch.allclose if name.endswith("router_scores") else torch.equal
+                assert same(one, other), name
 
 
 def test_a_file_of_texts_gives_a_folder_for_each(checkpoint: Callable[[str], Path], tmp_path: Path) -> None:

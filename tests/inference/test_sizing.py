@@ -88,11 +88,11 @@ def test_a_refusal_says_what_offloading_gives(gpu, monkeypatch, tmp_path):
     speed = offload_speed.estimate_offload(RELEASED, "fp8", torch.device("cuda"), 1, False, tmp_path)
     assert (speed.experts, speed.token) == (58 * 256 * expert, 58 * 8 * expert)
     assert speed.residents + speed.experts == parameter_bytes(RELEASED, "fp8")
-    assert speed.cached > 1e8 and speed.seconds(2e9) == speed.token / 1e9 and speed.seconds(None) is None
+    assert speed.cached and speed.seconds(2e9) == speed.token / 1e9 and speed.seconds(None) is None
     gpu(79.1, 79.6)
     for device in ("cuda:0", "cpu"):
         with pytest.raises(
-            ValueError, match=r"; with --offload experts 22.\d GB stay .* 653.9 GB of experts.* 20.4 GB of them \(f"
+            ValueError, match=r"; with --offload experts 21.3 GB stay .* 654.1 GB of experts.* 20.4 GB of them \(f"
         ):
             check_fits(RELEASED, "fp8", device, directory=tmp_path)
     monkeypatch.setattr(sizing, "available_memory", lambda: 10 * GIB)
