@@ -65,7 +65,7 @@ class LeadingRunner:
                     "draft_tokens": batch.draft_tokens,
                     "draft_entries": batch.draft_entries,
                     "takes_logits": batch.take_logits is not None,
-                    "inspect": recorder is not None and recorder.is_active,
+                    "inspect": recorder is not None,
                     "plans": [len(plan) for plan in plans],  # arrays of each observer, after the batch's
                 }
                 self._job.broadcast(MessageKind.STEP, header, [*update, *chain.from_iterable(plans)])

@@ -9,10 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
 from ...kernels.errors import ArgumentError
-from .schemas import alternatives, inlined, resolve
+from .schemas import alternatives, inlined
 from .tokenizer import DSML, END_THINK, THINK, Special
 
 OPEN_CALLS = f"<{DSML}function_calls>"
@@ -99,19 +98,9 @@ _LONGEST_COUNTED = 2000  # characters: an automaton counts them one by one
 _ANNOTATIONS = {"$schema", "$id", "$comment", "$defs", "definitions", "title", "description", "default", "examples"}
 # Keywords that say something about all arguments together.
 _WHOLE = {
-    "anyOf",
-    "oneOf",
-    "allOf",
-    "not",
-    "if",
-    "enum",
-    "const",
-    "patternProperties",
-    "propertyNames",
-    "minProperties",
+    *("anyOf", "oneOf", "allOf", "not", "if", "enum", "const", "patternProperties", "propertyNames", "minProperties"),
+    *("maxProperties", "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedProperties"),
 }
-_WHOLE |= {"maxProperties", "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedProperties"}
-_REFERENCE = re.compile(r'"\$ref": "(?:#/(\$defs|definitions)/([^"/\\]+)(?=["/]))?')
 _ROOT = "whole-schema"  # its name among the definitions of a part
 _WRITABLE = re.compile(r'[^"<>]+')
 
@@ -272,24 +261,9 @@ def _json_schema(schema: Mapping[str, Any], root: Mapping[str, Any], lenient: bo
     """The schema in one line. root: the schema of which it is a part; its references lead there."""
     style = {"whitespace_pattern": r"[ \n\t]{0,20}", "lenient": lenient}
     if root and '"$ref"' in json.dumps(schema):
-        schema = _moved({**schema, "$defs": {_ROOT: _needed(schema, root)}})
+        own = {key: value for key, value in root.items() if key != "$id"}
+        schema = _moved({**schema, "$defs": {_ROOT: own}})
     return json.dumps({**schema, "x-guidance": style})
-
-
-def _needed(part: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the definitions to which a part refers, and theirs; the whole schema if a reference leads elsewhere."""
-    kept: dict[str, dict[str, Any]] = {"$defs": {}, "definitions": {}}
-    texts = [json.dumps(part, ensure_ascii=False)]
-    while texts:
-        for group, name in _REFERENCE.findall(texts.pop()):
-            place = resolve(root, f"#/{group}/{name}") if group else None
-            if place is None:
-                return {key: value for key, value in root.items() if key != "$id"}
-            key = unquote(name).replace("~1", "/").replace("~0", "~")
-            if key not in kept[group]:
-                kept[group][key] = place
-                texts.append(json.dumps(place, ensure_ascii=False))
-    return kept
 
 
 def _moved(schema: Any) -> Any:

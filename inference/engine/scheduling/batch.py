@@ -85,8 +85,8 @@ class Batch:
 
     @property
     def is_inspected(self) -> bool:
-        """Tell whether a request asks for its selections."""
-        return any([request.inspect for request in self.requests])
+        """Tell whether a sampling request asks for its selections."""
+        return any([request.inspect for request in self.sampling])
 
     @property
     def most_drafts(self) -> int:

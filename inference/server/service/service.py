@@ -23,9 +23,9 @@ from dataclasses import dataclass
 
 from ....kernels.errors import ArgumentError
 from ....model.selection_policy import SelectionPolicy
-from ...answers import check_process
 from ...completion import TokenLogprob
 from ...engine.engine import EngineStats
+from ...engine.fault import check_process
 from ...engine.request import Request
 from ...engine.running.scoring import AnswerScores, Progress
 from ...engine.scheduling.pace import DEVICE_TIMES, StepTimes
