@@ -162,6 +162,7 @@ def prepare(batch: Batch, drafts: torch.Tensor, on_selection: SelectionCallback 
         logit_rows=tensor(np.concatenate(logit_rows)),
         max_context=max(lengths[: batch.decodes], default=0),
         on_selection=on_selection,
+        on_logits=batch.take_logits,
         policies=tuple(policies) if any(policies) else (),
     )
     return Inputs(new_tokens, new_positions, metadata, block_table)

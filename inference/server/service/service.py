@@ -161,9 +161,9 @@ class Service:
 
         Raises Busy, TimeoutError at the deadline, and whatever the model raises.
         """
-        request = self.requests.from_tokens([*prompt, *answer[:-1]], policy=policy)
+        request = self.requests.from_tokens([*prompt, *answer], min_new_tokens=0, policy=policy)
         clock = self._thread.clock
-        job = AnswerScoreJob(request, answer, top, clock() + self.deadline, progress, clock)
+        job = AnswerScoreJob(request, len(answer), top, clock() + self.deadline, progress, clock)
         self._admission.admit(1, lambda: self._thread.queue_job(job))
         scores: AnswerScores = job.future.result()
         return scores
