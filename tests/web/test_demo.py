@@ -103,7 +103,7 @@ def test_functions_and_thoughts_are_tried_in_the_page(open_tab: Any, demo: Any) 
     tab.ask("What is my landlord's phone number?")
     assert "Turn thinking on" in tab.answer()
     page.click("[data-action=think]:visible")
-    page.wait_for_selector(".thought")
+    page.wait_for_selector(".thought:visible")
     tab.wait()
     assert "555-0182" in tab.answer() and page.locator("#dsa-thinking input").is_checked()
 
