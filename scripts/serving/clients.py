@@ -107,7 +107,8 @@ COMMANDS = (
         ),
     ),
     Command(
-        "opencode-ai", "opencode", ("run", "Say hi."), "run, with its tools", (("opencode.json", json.dumps(_OPENCODE)),)
+        "opencode-ai", "opencode", ("run", "Say hi."), "run, with its tools", (("opencode.json", json.dumps(_OPENCODE)),),
+        (("OPENCODE_DISABLE_MODELS_FETCH", "1"),),
     ),
     Command(
         "promptfoo", "promptfoo", ("eval", "--no-cache", "--no-share"), "an evaluation",
