@@ -50,18 +50,23 @@ class EngineConfig:
     config_overrides: Mapping[str, Any] | None = None
     synthetic: bool = False
     verify_hashes: bool = True
+    offload: Literal["experts"] | None = None
+    expert_slots: int | None = None
     spare_core: bool = False  # on a CPU, decodes leave one core to the program's other threads
 
     def __post_init__(self) -> None:
         flags = ("synthetic", "verify_hashes", "deterministic", "reuse_pages", "decode_graphs", "check_cache")
         check_flags(**{name: getattr(self, name) for name in flags})
-        integers = ("max_model_len", "max_batch_tokens", "max_sequences", "page_count")
+        integers = ("max_model_len", "max_batch_tokens", "max_sequences", "page_count", "expert_slots")
         precisions, overrides = get_args(Precision), self.config_overrides
         for name, good, expected in (
             *((name, type(getattr(self, name)) in (int, type(None)), "an integer or None") for name in integers),
             ("memory_fraction", type(self.memory_fraction) in (int, float, type(None)), "a number or None"),
             ("device", isinstance(self.device, str | None), "a text such as 'cuda', or None"),
             ("precision", self.precision in (None, *precisions), f"{', '.join(precisions)} or None"),
+            ("offload", self.offload in (None, "experts"), "'experts' or None"),
+            ("offload", self.offload is None or not self.synthetic, "None for synthetic weights, which are in no file"),
+            ("expert_slots", self.expert_slots is None or self.offload is not None, "None without offload='experts'"),
             (
                 "config_overrides",
                 isinstance(overrides, Mapping | None) and all(isinstance(each, str) for each in overrides or ()),
@@ -102,6 +107,7 @@ class CacheBudget:
     memory_fraction: float
     observers: tuple[str, ...] = ()
     page_count: int | None = None  # if it is given
+    expert_slots: int | None = None  # for offloaded experts, if it is given
 
 
 @dataclass(frozen=True)

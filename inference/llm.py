@@ -55,6 +55,8 @@ class LLM:
         config_overrides: dict[str, Any] | None = None,
         synthetic: bool = False,
         verify_hashes: bool = True,
+        offload: Literal["experts"] | None = None,
+        expert_slots: int | None = None,
         progress: Callable[..., Any] | None = None,
         **unknown: Never,
     ) -> None:
@@ -65,8 +67,10 @@ class LLM:
         verify_hashes, progress: as in `load_model`. synthetic: random weights; `path` gives only the configuration, by default the
         released model's. check_cache: stamp the caches' entries and verify them; a mismatch ends its request with an error that
         names a report. speculative_tokens: how many tokens the MTP layer guesses a step, 0 to 4, or "auto" (docs/speculation.md).
-        deterministic: a request's logits have the same bits whatever else runs (docs/determinism.md). All
-        others are limits: see `resolve_limits`. ValueError for what does not exist, does not fit, or is out of range.
+        deterministic: a request's logits have the same bits whatever else runs (docs/determinism.md). offload: "experts" leaves
+        the routed experts in the checkpoint's files and reads them when a token needs them, into `expert_slots` slots, by
+        default as many as fit (docs/offload.md). All others are limits: see `resolve_limits`. ValueError for what does not
+        exist, does not fit, or is out of range.
         tensor_parallel_size: the number of ranks that share the model, each with a GPU. The others are this process's children,
         which `close` ends. Under torchrun its ranks share the model: rank 0 returns, the others work until it ends and then exit.
         """
@@ -91,6 +95,8 @@ class LLM:
             config_overrides=config_overrides,
             synthetic=synthetic,
             verify_hashes=verify_hashes,
+            offload=offload,
+            expert_slots=expert_slots,
         )
         self._set_up(load_parts(path, chosen, progress))
 

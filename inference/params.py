@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from ..kernels.errors import ArgumentError
 from .text.grammar import StructuredOutputsParams
@@ -41,6 +42,9 @@ class SamplingParams:
     min_tokens: int = 0
     logit_bias: Mapping[int, float] | None = None  # by token id: added to its logit; -100 to 100
     structured_outputs: StructuredOutputsParams | None = None  # the form that the text must have
+    # Where the text begins. Of an answer to a conversation, stop strings end only the content: neither its reasoning nor its calls.
+    # LLM.chat and the server set it.
+    begins_in: Literal["text", "content", "reasoning"] = "text"
     n: int = 1  # answers to a prompt, each a request of its own; with a seed they have seed, seed + 1, …
 
     def __post_init__(self) -> None:
@@ -91,14 +95,19 @@ class SamplingParams:
                 raise ArgumentError("stop_token_ids", f"{token!r}", "token ids, which are integers from 0", "holds")
 
         self._check_logit_bias()
+        if self.begins_in not in (places := ("text", "content", "reasoning")):
+            raise ArgumentError("begins_in", f"{self.begins_in!r:.100}", f"one of {', '.join(places)}")
         if not isinstance(self.structured_outputs, StructuredOutputsParams | None):
             raise ArgumentError("structured_outputs", f"{self.structured_outputs!r:.100}", "StructuredOutputsParams")
 
     def for_answer(self, thinking: bool) -> "SamplingParams":
-        """The same for an answer that starts inside of its reasoning, if `thinking`: structured_outputs begin after it."""
-        if self.structured_outputs is None or self.structured_outputs.after_thinking == thinking:
-            return self
-        return replace(self, structured_outputs=replace(self.structured_outputs, after_thinking=thinking))
+        """The same for an answer to a conversation. thinking: it starts inside of its reasoning, which has no form and no stops."""
+        changed: dict[str, Any] = {}
+        if self.stop:
+            changed["begins_in"] = "reasoning" if thinking else "content"
+        if self.structured_outputs is not None and self.structured_outputs.after_thinking != thinking:
+            changed["structured_outputs"] = replace(self.structured_outputs, after_thinking=thinking)
+        return replace(self, **changed) if changed else self
 
     def for_each(self) -> list["SamplingParams"]:
         """Return the parameters of each of the n answers to a prompt, with n = 1 and a seed of its own."""

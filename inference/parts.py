@@ -66,7 +66,10 @@ def load_parts(
         # Before the weights, so that broken settings do not cost the time to load them.
         directory = None if isinstance(model_path, Mapping) else Path(model_path)
         tokenizer = Tokenizer.from_directory(directory) if directory and directory.is_dir() else None
-        default_params = SamplingParams(**sampling_defaults(directory)) if directory else SamplingParams()
+        default_params, max_new_tokens = SamplingParams(), None
+        if directory:
+            default_params = sampling_defaults(directory, SamplingParams)
+            max_new_tokens = sampling_defaults(directory, dict[str, Any]).get("max_tokens")
         chat_format = resolve_chat_format(tokenizer, chosen.chat_format)
         model = load_on_all_ranks(job, source, progress)
         config, target = model.config, model.compute.device
@@ -74,7 +77,7 @@ def load_parts(
         resolved = resolve_limits(config, source.precision, target, chosen, drafts, count, observers(chosen))
         own = make_runner(model, config, source.precision, resolved, target, ranks)
         runner = own if job is None else LeadingRunner(job, resolved, own)
-        requests = RequestMaker(config, resolved, tokenizer, chat_format, default_params)
+        requests = RequestMaker(config, resolved, tokenizer, chat_format, default_params, max_new_tokens)
         engine = Engine(runner, config, resolved, tokenizer, requests=requests)
         capture_first_graphs(engine, own.graphs)
         if job is not None and job.children is not None:

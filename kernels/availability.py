@@ -7,7 +7,8 @@ import torch
 
 from . import device as hardware
 from .errors import ArgumentError
-from .registry import INVARIANT, OPERATIONS, check_names, choose_implementation, leading_dtype, preference_of
+from .implementations import INVARIANT, OPERATIONS
+from .registry import check_names, choose_implementation, leading_dtype, preference_of
 
 
 @dataclass(frozen=True)

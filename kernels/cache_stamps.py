@@ -54,7 +54,7 @@ def stamp_tokens(
     check_tensor("block_table", block_table, (len(tokens) if query_starts is None else None, None), torch.int32, device)
     if query_starts is not None:
         check_tensor("query_starts", query_starts, (block_table.shape[0] + 1,), torch.int32, device)
-        check_values("query_starts", query_starts, len(tokens), f"tokens has {len(tokens)} rows")
+        check_values("query_starts", query_starts, len(tokens), "tokens has {} rows", len(tokens))
     if device.type == "cpu" and len(tokens):
         pages = len(stamps.chains) // stamps.page_size
         check_values("slots", slots, len(stamps.chains) - 1, f"the cache has {pages} pages of {stamps.page_size}")

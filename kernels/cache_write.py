@@ -71,8 +71,7 @@ def write_latent_cache(
     if cache.dtype == torch.uint8 and latent_dim % GROUP:
         raise ValueError(f"norm_weight has {latent_dim} elements; expected a multiple of {GROUP} for an FP8 cache")
     _check_cache(cache, latent_record_bytes(latent_dim, rope_dim), latent_dim + rope_dim, kv.device)
-    check_tensor("slots", slots, (kv.shape[0],), torch.int64, kv.device)
-    check_slots("slots", slots, cache)
+    check_slots("slots", slots, (kv.shape[0],), cache)
     check_stamp(stamp, slots)
     choose("write_latent_cache", kv, backend)(kv, norm_weight, eps, cos, sin, cache, slots, stamp)
 
@@ -82,8 +81,7 @@ def gather_latents(
 ) -> torch.Tensor:
     """Read the latents and RoPE dims of `slots` (int64 [...]) from the cache -> [..., L + R] in `dtype`."""
     check_tensor("cache", cache, (None, None, 1, None), (torch.uint8, *FLOATS))
-    check_tensor("slots", slots, (None,) * slots.dim(), torch.int64, cache.device)
-    check_slots("slots", slots, cache)
+    check_slots("slots", slots, (None,) * slots.dim(), cache)
     implementation = choose("gather_latents", cache, backend)
     result: torch.Tensor = implementation(cache, slots, latent_dim, dtype)
     return result
@@ -109,8 +107,7 @@ def write_index_cache(
     if cache.dtype == torch.uint8 and (keys.shape[1] & (keys.shape[1] - 1) or keys.shape[1] > GROUP):
         raise ValueError(f"keys has {keys.shape[1]} columns; expected a power of two up to {GROUP} for an FP8 cache")
     _check_cache(cache, index_record_bytes(keys.shape[1]), keys.shape[1], keys.device)
-    check_tensor("slots", slots, (keys.shape[0],), torch.int64, keys.device)
-    check_slots("slots", slots, cache)
+    check_slots("slots", slots, (keys.shape[0],), cache)
     check_stamp(stamp, slots)
     choose("write_index_cache", keys, backend)(keys, cos, sin, cache, slots, interleaved, stamp)
 
@@ -121,7 +118,6 @@ def gather_index_keys(
     """Read the index keys [N, D] of `slots` (int64 [N]) in the cache's dtype, and their fp32 scales [N] if the cache is FP8."""
     check_tensor("cache", cache, (None, None, 1, None), (torch.uint8, *FLOATS))
     check_whole_pages(cache)
-    check_tensor("slots", slots, (None,), torch.int64, cache.device)
-    check_slots("slots", slots, cache)
+    check_slots("slots", slots, (None,), cache)
     keys, scales = choose("gather_index_keys", cache, backend)(cache, slots)
     return keys, scales

@@ -5,8 +5,9 @@ All operations treat block tables, lengths, slots and caches alike, in every bac
 - A wrong shape, dtype or device is refused.
 - Values are looked at on a CPU. A page or slot outside the cache is refused, and so is a length beyond the block table or
   `max_context`. Columns of a block table after a sequence's length may hold anything.
-- On a GPU, looking would wait for the device. There a length counts as much as the table and `max_context` hold, and keys of a page
-  outside the cache are zeros. Slots to be read or written are the caller's promise. References on a GPU raise torch's errors.
+- On a GPU, looking would wait for the device. There a wrong page or length gives wrong numbers for its own sequence, and no memory
+  outside of the tensors is read: scores and selections end with the table, keys of a page outside are zeros or do not count.
+  Slots to be read or written are the caller's promise, and references on a GPU raise torch's errors.
 - Everywhere, an entry of `indices` outside the cache selects nothing, and ranges (`starts`, `ends`, `topk_length`) are cut to
   the columns that there are.
 - Pages may lie apart where caches are read; some implementations copy such a cache. Caches that are written are contiguous.
@@ -39,15 +40,15 @@ def check_tensor(
         raise ValueError(f"{name} has stride {tensor.stride(-1)} in its last dimension; expected 1; call .contiguous()")
 
 
-def check_values(name: str, values: torch.Tensor, most: int, why: str, least: int = 0) -> None:
-    """Raise a ValueError unless all integers of `values` are `least` to `most`; `why`: what holds that many. Only on a CPU."""
+def check_values(name: str, values: torch.Tensor, most: int, why: str, *counts: int, least: int = 0) -> None:
+    """Raise a ValueError, only on a CPU, unless all `values` are `least` to `most`. why, with its counts: what sets `most`."""
     if not values.is_cpu or not values.numel():
         return
     array = values.numpy()  # whose reductions of a few numbers take a third of torch's time
     low, high = int(array.min()), int(array.max())
     if low < least or high > most:
         expected = f"{least} to {most}" if most >= least else "none"
-        raise ValueError(f"{name} holds {low if low < least else high}; expected {expected}, {why}")
+        raise ValueError(f"{name} holds {low if low < least else high}; expected {expected}, {why.format(*counts)}")
 
 
 def check_pages(
@@ -59,23 +60,26 @@ def check_pages(
     max_context: int | None = None,
 ) -> None:
     """Check contexts of `lengths` [B], an argument called `name`, in pages of block_table [B, W]. Values only on a CPU."""
+    if not block_table.is_cpu:
+        return
     held, width = block_table.shape[1] * page_size, block_table.shape[1]
     if max_context is not None and max_context < held:
-        check_values(name, lengths, max_context, f"max_context is {max_context}")
+        check_values(name, lengths, max_context, "max_context is {}", max_context)
     else:
-        check_values(name, lengths, held, f"block_table has {width} pages of {page_size} for a sequence")
-    if not block_table.is_cpu or not block_table.numel():
+        check_values(name, lengths, held, "block_table has {} pages of {} for a sequence", width, page_size)
+    if not block_table.numel():
         return
     array = block_table.numpy()
     if array.min() < 0 or array.max() >= pages:
         used = torch.arange(width) * page_size < lengths[:, None]
-        check_values("block_table", block_table[used], pages - 1, f"the cache has {pages} pages")
+        check_values("block_table", block_table[used], pages - 1, "the cache has {} pages", pages)
 
 
-def check_slots(name: str, slots: torch.Tensor, cache: torch.Tensor) -> None:
-    """Check slots of a cache [P, page, 1, D]. Values only on a CPU."""
+def check_slots(name: str, slots: torch.Tensor, shape: Sequence[int | None], cache: torch.Tensor) -> None:
+    """Check int64 slots of this shape, of a cache [P, page, 1, D]. Values only on a CPU."""
+    check_tensor(name, slots, shape, torch.int64, cache.device)
     pages, page_size = cache.shape[:2]
-    check_values(name, slots, pages * page_size - 1, f"the cache has {pages} pages of {page_size}")
+    check_values(name, slots, pages * page_size - 1, "the cache has {} pages of {}", pages, page_size)
 
 
 def check_whole_pages(cache: torch.Tensor) -> None:
@@ -92,6 +96,16 @@ def check_contiguous(name: str, cache: torch.Tensor) -> None:
 
 def _differs(expected: int | None, size: int) -> bool:
     return expected is not None and expected != size
+
+
+def check_sparse_options(
+    q: torch.Tensor, rows: int, topk_length: torch.Tensor | None, attn_sink: torch.Tensor | None
+) -> None:
+    """Check the optional arguments that sparse prefill and decode share."""
+    if topk_length is not None:
+        check_tensor("topk_length", topk_length, (rows,), torch.int32, q.device)
+    if attn_sink is not None:
+        check_tensor("attn_sink", attn_sink, (q.shape[-2],), torch.float32, q.device)
 
 
 def check_dtype(name: str, dtype: torch.dtype, allowed: Sequence[torch.dtype]) -> None:

@@ -71,6 +71,9 @@ def dense_mla_decode(
     check_tensor("block_table", block_table, (batch, None), torch.int32, q.device)
     check_tensor("cache_seqlens", cache_seqlens, (batch,), torch.int32, q.device)
     check_pages("cache_seqlens", cache_seqlens, block_table, cache.shape[1], cache.shape[0])
+    if not block_table.shape[1] or not cache.shape[0]:
+        out = q.new_zeros(*q.shape[:3], value_dim)
+        return out, out.new_full((batch, q.shape[2], q.shape[1]), float("-inf"), dtype=torch.float32)
     implementation = choose("dense_mla_decode", q, backend)
     out, lse = implementation(q, cache, block_table, cache_seqlens, softmax_scale, value_dim, causal, plan)
     return out, lse
@@ -101,10 +104,13 @@ def paged_mla_decode_h16(
     check_tensor("kv_indptr", kv_indptr, (q_nope.shape[0] + 1,), torch.int32, device)
     check_tensor("kv_indices", kv_indices, (None,), torch.int32, device)
     if kv_indptr.is_cpu:
-        check_values("kv_indptr", kv_indptr, len(kv_indices), f"kv_indices has {len(kv_indices)} pages")
+        check_values("kv_indptr", kv_indptr, len(kv_indices), "kv_indices has {} pages", len(kv_indices))
         check_values("kv_indptr.diff()", kv_indptr.diff(), len(kv_indices), "bounds ascend")
         used = kv_indices[int(kv_indptr[0]) : int(kv_indptr[-1])]
-        check_values("kv_indices", used, len(ckv_cache) - 1, f"the cache has {len(ckv_cache)} pages")
+        check_values("kv_indices", used, len(ckv_cache) - 1, "the cache has {} pages", len(ckv_cache))
+    if not len(kv_indices) or not len(ckv_cache):
+        lse = q_nope.new_full(q_nope.shape[:2], float("-inf"), dtype=torch.float32)
+        return torch.zeros_like(q_nope, memory_format=torch.contiguous_format), lse
     implementation = choose("paged_mla_decode_h16", q_nope, backend)
     output, lse = implementation(q_nope, q_pe, ckv_cache, kpe_cache, kv_indptr, kv_indices, sm_scale)
     return output, lse

@@ -45,9 +45,7 @@ def norm_and_cache(
         cache = getattr(caches, name)
         check_tensor(f"caches.{name}", cache, (None, None, 1, record), torch.uint8, device)
         check_contiguous(f"caches.{name}", cache)
-    check_tensor("caches.slots", caches.slots, (tokens,), torch.int64, device)
-    for cache in (caches.latent, caches.keys):
-        check_slots("caches.slots", caches.slots, cache)
+        check_slots("caches.slots", caches.slots, (tokens,), cache)
     check_stamp(caches.latent_stamp, caches.slots)
     check_stamp(caches.key_stamp, caches.slots)
     if projection is not None:

@@ -72,9 +72,21 @@ def quantize_weight(weight: torch.Tensor, ue8m0: bool = True) -> Quantized:
     return Quantized(*reference.quantize_weight(weight, ue8m0))
 
 
-def dequantize_weight(weight: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """Multiply a weight [N, K] e4m3 by its block scales [ceil(N / 128), ceil(K / 128)], in `dtype`."""
+def dequantize_weight(
+    weight: torch.Tensor,
+    scale: torch.Tensor,
+    dtype: torch.dtype = torch.float32,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Multiply a weight [N, K] e4m3 by its block scales [ceil(N / 128), ceil(K / 128)], in `dtype`.
+
+    `out` [N, K] is written and returned. New memory of this size takes longer than the conversion on a CPU.
+    """
     check_tensor("weight", weight, (None, None), torch.float8_e4m3fn)
     blocks = tuple(-(-size // reference.GROUP) for size in weight.shape)
     check_tensor("scale", scale, blocks, torch.float32, weight.device)
-    return reference.dequantize_weight(weight, scale, dtype)
+    if out is None:
+        out = torch.empty(weight.shape, dtype=dtype, device=weight.device)
+    check_tensor("out", out, tuple(weight.shape), dtype, weight.device)
+    reference.dequantize_weight(weight, scale, out)
+    return out

@@ -11,8 +11,10 @@ def positions_to_slots(positions: torch.Tensor, block_table: torch.Tensor, page_
     """Context positions int32 [R, K] (-1: none) -> cache slots int32 [R, K], by each row's block table int32 [R, pages]."""
     check_tensor("positions", positions, (None, None), torch.int32)
     check_tensor("block_table", block_table, (positions.shape[0], None), torch.int32, positions.device)
-    why = f"block_table has {block_table.shape[1]} pages of {page_size}"
-    check_values("positions", positions, block_table.shape[1] * page_size - 1, why, least=-1)
+    pages = block_table.shape[1]
+    check_values(
+        "positions", positions, pages * page_size - 1, "block_table has {} pages of {}", pages, page_size, least=-1
+    )
     return reference.positions_to_slots(positions, block_table, page_size)
 
 
@@ -71,7 +73,7 @@ def select_topk_slots(
         if starts is not None or (record.numel() and record.stride()[1:] != (k, 1)):
             raise ValueError(f"record has strides {record.stride()}; expected (any, {k}, 1), and no starts")
     held = block_table.shape[1] * page_size
-    check_values("block_table", block_table, torch.iinfo(torch.int32).max // page_size, "slots are int32")
+    check_values("block_table", block_table, (2**31 - 1) // page_size, "slots are int32")
     if held < logits.shape[1]:
         last = torch.full_like(ends, held) if starts is None else starts + held
         if ends.is_cpu and bool((ends.clamp(max=logits.shape[1]) > last).any()):

@@ -3,9 +3,9 @@
 import torch
 
 from .cache_write import latent_record_bytes
-from .checks import FLOATS, check_tensor
-from .registry import INVARIANT, Preference, choose, choose_implementation
-from .sparse_mla_prefill import check_sparse_options
+from .checks import FLOATS, check_sparse_options, check_tensor
+from .implementations import INVARIANT
+from .registry import Preference, choose, choose_implementation
 from .types import SparseAttention, SplitPlan
 
 

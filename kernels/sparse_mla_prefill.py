@@ -3,24 +3,15 @@
 import torch
 
 from .cache_write import gather_latents, latent_record_bytes
-from .checks import FLOATS, check_tensor
-from .registry import INVARIANT, Preference, choose
+from .checks import FLOATS, check_sparse_options, check_tensor
+from .implementations import INVARIANT
+from .registry import Preference, choose
 from .types import SparseAttention
 
 # With at least MANY_HEADS heads, attention over a context that was converted to bf16 once is faster than over FP8 records, which
 # each query converts again, unless the context exceeds CONTEXT_PER_QUERY tokens per query. With 128 heads it saves about 0.3 us
 # per query (docs/log/attention-h100.md); the conversion takes about 1 ns per token.
 MANY_HEADS, CONTEXT_PER_QUERY = 64, 256
-
-
-def check_sparse_options(
-    q: torch.Tensor, rows: int, topk_length: torch.Tensor | None, attn_sink: torch.Tensor | None
-) -> None:
-    """Check the optional arguments that sparse prefill and decode share."""
-    if topk_length is not None:
-        check_tensor("topk_length", topk_length, (rows,), torch.int32, q.device)
-    if attn_sink is not None:
-        check_tensor("attn_sink", attn_sink, (q.shape[-2],), torch.float32, q.device)
 
 
 def sparse_mla_prefill(

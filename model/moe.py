@@ -3,7 +3,8 @@
 Source: DeepSeek-V3 report (arXiv 2412.19437), section 2.1.2.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import nn
@@ -76,117 +77,161 @@ class ExpertOutputs(NamedTuple):
         return combine_norm_quantize(*self, residual, norm.weight, norm.eps, compute.ue8m0, backend=compute.backend)
 
 
+class ExpertWeights(NamedTuple):
+    """Weights of all or some of a layer's experts, for one launch."""
+
+    weight: torch.Tensor  # [S, N, K]
+    scale: torch.Tensor | None  # fp32 [S, blocks of N, blocks of K] of an FP8 weight
+    slots: torch.Tensor | None = (
+        None  # int32 [E]: expert e has weight[slots[e]], or -1: it is in another launch; None: weight[e]
+    )
+
+
+Parts = Callable[
+    [str], Iterable[ExpertWeights]
+]  # from "gate_up_proj" or "down_proj" to the weights, for one launch or several
+
+
+class ExpertStore(Protocol):
+    """A layer's routed experts, if they are not all in memory (expert_slots.py)."""
+
+    def request(self, offsets: torch.Tensor, tokens: int) -> Parts:
+        """Begin to read the experts of a step of T tokens, those e with offsets[e] < offsets[e + 1]; offsets int32 [E + 1]."""
+
+
 class Experts(nn.Module):
-    """The routed experts' weights, stacked for the grouped GEMM: gate rows first, then up."""
+    """The routed experts: their weights, stacked for the grouped GEMM with gate rows first, then up; or a store of them."""
 
     def __init__(self, config: ModelConfig, compute: Compute) -> None:
         super().__init__()
         self.compute = compute
-        self.total = config.n_routed_experts
-        self.first, self.step = 0, 1  # a rank may hold only every step-th expert, beginning with number `first`
-        count, hidden, inner = config.n_routed_experts, config.hidden_size, config.moe_intermediate_size
+        self.total = self.count = config.n_routed_experts
+        self.first, self.step = (
+            0,
+            1,
+        )  # a rank may hold only every step-th expert, beginning with number `first`: `count` of them
+        hidden, self.inner = config.hidden_size, config.moe_intermediate_size
+        self.store: ExpertStore | None = None
+        if compute.offload:
+            return
         dtype = torch.float8_e4m3fn if compute.quantized else compute.dtype
-        self.gate_up_proj = parameter(count, 2 * inner, hidden, dtype=dtype, device=compute.device)
-        self.down_proj = parameter(count, hidden, inner, dtype=dtype, device=compute.device)
+        self.gate_up_proj = parameter(self.count, 2 * self.inner, hidden, dtype=dtype, device=compute.device)
+        self.down_proj = parameter(self.count, hidden, self.inner, dtype=dtype, device=compute.device)
         if compute.quantized:
             self.gate_up_proj_scale_inv = parameter(
-                count, 2 * blocks(inner), blocks(hidden), dtype=torch.float32, device=compute.device
+                self.count, 2 * blocks(self.inner), blocks(hidden), dtype=torch.float32, device=compute.device
             )
             self.down_proj_scale_inv = parameter(
-                count, blocks(hidden), blocks(inner), dtype=torch.float32, device=compute.device
+                self.count, blocks(hidden), blocks(self.inner), dtype=torch.float32, device=compute.device
             )
-
-    @property
-    def count(self) -> int:
-        """The number of this rank's experts."""
-        return self.gate_up_proj.shape[0]
 
     def forward(self, x: Operand, weights: torch.Tensor, groups: ExpertGroups, shared: MLP | None) -> ExpertOutputs:
         """x [T, D] and the router's weights fp32 [T, k] and groups -> the outputs of all experts."""
-        compute, tokens = self.compute, len(weights)
+        tokens = len(weights)
+        parts = self._in_memory if self.store is None else self.store.request(groups.offsets, tokens)
         expected_m = -(-weights.numel() * self.count // self.total)
         dense: torch.Tensor | None
         if isinstance(x, Quantized) and self.fuses(shared) and tokens:
             assert shared is not None
-            rows = self._with_shared(x, groups.offsets, groups.sorted_token_ids, expected_m, shared)
+            rows = self._with_shared(x, groups, expected_m, shared, parts)
             own, dense = rows[tokens:], rows[:tokens]
         else:
-            own = self._down(
-                gated(self._gate_up(x, groups.offsets, groups.sorted_token_ids, expected_m), compute),
-                groups.offsets,
-                expected_m,
-            )
+            inner = gated(self._gate_up(x, groups, expected_m, parts), self.compute)
+            own = self._down(inner, groups, expected_m, parts)
             dense = None if shared is None else shared(x)
         return ExpertOutputs(own, groups, weights, dense)
 
+    def _in_memory(self, name: str) -> tuple[ExpertWeights]:
+        return (ExpertWeights(getattr(self, name), getattr(self, name + "_scale_inv", None)),)
+
     def fuses(self, shared: MLP | None) -> bool:
         """Return whether the shared expert has the shape of a routed one, so that one grouped GEMM can compute both."""
-        if shared is None or self.gate_up_proj.shape[1] // 2 % FP8_BLOCK:
-            return False
-        shape = tuple(shared.gate_up_proj.weight.shape), tuple(shared.down_proj.weight.shape)
-        return shape == (tuple(self.gate_up_proj.shape[1:]), tuple(self.down_proj.shape[1:]))
+        return shared is not None and self.inner % FP8_BLOCK == 0 and shared.down_proj.weight.shape[1] == self.inner
 
     def _with_shared(
-        self, x: Quantized, offsets: torch.Tensor, sorted_token_ids: torch.Tensor, expected_m: int, shared: MLP
+        self, x: Quantized, groups: ExpertGroups, expected_m: int, shared: MLP, parts: Parts
     ) -> torch.Tensor:
         """Compute the shared expert for x [T, D], then the routed experts for the sorted rows: [T + T * k, D]."""
         compute, first = self.compute, x.values.shape[0]
+
+        def product(
+            name: str, dense: Quantized, dense_weight: Quantized, rows: Quantized, **options: Any
+        ) -> torch.Tensor:
+            out = None
+            for part in parts(name):
+                assert part.scale is not None
+                out = grouped_gemm_with_shared(
+                    rows,
+                    part.weight,
+                    groups.offsets,
+                    part.scale,
+                    dense,
+                    dense_weight,
+                    compute.dtype,
+                    expected_m=expected_m,
+                    slots=part.slots,
+                    out=out,
+                    backend=compute.backend,
+                    **options,
+                )
+            assert out is not None
+            return out
+
         gate_up, down = shared.gate_up_proj, shared.down_proj
-        rows = grouped_gemm_with_shared(
-            x,
-            self.gate_up_proj,
-            offsets,
-            self.gate_up_proj_scale_inv,
+        rows = product(
+            "gate_up_proj",
             x,
             Quantized(gate_up.weight, gate_up.weight_scale_inv),
-            compute.dtype,
-            sorted_token_ids=sorted_token_ids,
-            expected_m=expected_m,
+            x,
+            sorted_token_ids=groups.sorted_token_ids,
             beside_previous=True,  # two launches, the router's product and its choice, lie between x and this product
-            backend=compute.backend,
         )
         inner = gated(rows, compute)
         assert isinstance(inner, Quantized)
-        return grouped_gemm_with_shared(
-            Quantized(inner.values[first:], inner.scales[first:]),
-            self.down_proj,
-            offsets,
-            self.down_proj_scale_inv,
-            Quantized(inner.values[:first], inner.scales[:first]),
-            Quantized(down.weight, down.weight_scale_inv),
-            compute.dtype,
-            expected_m=expected_m,
-            backend=compute.backend,
-        )
+        own, dense = (Quantized(*(each[half] for each in inner)) for half in (slice(first, None), slice(first)))
+        return product("down_proj", dense, Quantized(down.weight, down.weight_scale_inv), own)
 
-    def _gate_up(
-        self, x: Operand, offsets: torch.Tensor, sorted_token_ids: torch.Tensor, expected_m: int
-    ) -> torch.Tensor:
+    def _gate_up(self, x: Operand, groups: ExpertGroups, expected_m: int, parts: Parts) -> torch.Tensor:
         """Gates and ups of the sorted rows [T * k, 2I]; row r belongs to token sorted_token_ids[r]."""
+        # Gate and up have blocks of scales of their own, which cannot be stacked if gate ends inside a block.
+        halves = 1 if not self.compute.quantized or self.inner % FP8_BLOCK == 0 else 2
+        outs: list[torch.Tensor | None] = [None] * halves
+        for part in parts("gate_up_proj"):
+            scales = [None] * halves if part.scale is None else part.scale.chunk(halves, 1)
+            for half, (weight, scale) in enumerate(zip(part.weight.chunk(halves, 1), scales, strict=True)):
+                piece = ExpertWeights(weight, scale, part.slots)
+                outs[half] = self._product(x, piece, groups, expected_m, outs[half], groups.sorted_token_ids)
+        found = [out for out in outs if out is not None]
+        return found[0] if halves == 1 else torch.cat(found, 1)
 
-        def product(weight: torch.Tensor, scale: torch.Tensor | None) -> torch.Tensor:
-            return grouped_gemm(
-                x,
-                weight,
-                offsets,
-                scale,
-                self.compute.dtype,
-                sorted_token_ids=sorted_token_ids,
-                expected_m=expected_m,
-                backend=self.compute.backend,
-            )
+    def _down(self, inner: Operand, groups: ExpertGroups, expected_m: int, parts: Parts) -> torch.Tensor:
+        out = None
+        for part in parts("down_proj"):
+            out = self._product(inner, part, groups, expected_m, out)
+        assert out is not None
+        return out
 
-        if not self.compute.quantized:
-            return product(self.gate_up_proj, None)
-        if self.gate_up_proj.shape[1] // 2 % FP8_BLOCK == 0:
-            return product(self.gate_up_proj, self.gate_up_proj_scale_inv)
-        pairs = zip(self.gate_up_proj.chunk(2, 1), self.gate_up_proj_scale_inv.chunk(2, 1), strict=True)
-        return torch.cat([product(weight, scale) for weight, scale in pairs], 1)
-
-    def _down(self, inner: Operand, offsets: torch.Tensor, expected_m: int) -> torch.Tensor:
-        scale = self.down_proj_scale_inv if self.compute.quantized else None
-        dtype, backend = self.compute.dtype, self.compute.backend
-        return grouped_gemm(inner, self.down_proj, offsets, scale, dtype, expected_m=expected_m, backend=backend)
+    def _product(
+        self,
+        rows: Operand,
+        part: ExpertWeights,
+        groups: ExpertGroups,
+        expected_m: int,
+        out: torch.Tensor | None,
+        sorted_token_ids: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        return grouped_gemm(
+            rows,
+            part.weight,
+            groups.offsets,
+            part.scale,
+            self.compute.dtype,
+            sorted_token_ids=sorted_token_ids,
+            expected_m=expected_m,
+            slots=part.slots,
+            out=out,
+            backend=self.compute.backend,
+        )
 
 
 class MixtureOfExperts(nn.Module):

@@ -10,6 +10,7 @@ from ..kernels.sparse_mla_decode import plan_decode
 from .attention import MultiHeadLatentAttention
 from .block import Block
 from .config import ModelConfig, Precision
+from .expert_slots import ExpertSlots
 from .layers import Compute, Embedding, RMSNorm, summed
 from .metadata import AttentionMetadata, LayerCache
 from .moe import MixtureOfExperts
@@ -44,13 +45,14 @@ class Transformer(nn.Module):
         device: torch.device | str = "cpu",
         mtp: MTPTables | None = None,
         deterministic: bool = False,
+        offload: bool = False,
     ) -> None:
-        """mtp: None leaves out the MTP layer, which only speculative decoding needs. deterministic: see `Compute`."""
+        """mtp: None leaves out the MTP layer, which only speculative decoding needs. deterministic, offload: see `Compute`."""
         super().__init__()
         self.config = config
         preference = preference_of(backend, deterministic)
         self.compute = compute = Compute(
-            precision, preference, torch.device(device), config.ue8m0_scales, deterministic
+            precision, preference, torch.device(device), config.ue8m0_scales, deterministic, offload
         )
         table = (config.vocab_size, config.hidden_size)
         self.embed_tokens = Embedding(*table, compute)
@@ -59,6 +61,7 @@ class Transformer(nn.Module):
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps, compute)
         self.lm_head = self.embed_tokens if config.tie_word_embeddings else Embedding(*table, compute)
         self.mtp = None if mtp is None else MTPLayer(config, compute, mtp)
+        self.expert_slots: ExpertSlots | None = None  # of offloaded experts, which a checkpoint fills, too
 
     @torch.inference_mode()
     def forward(

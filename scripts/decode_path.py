@@ -5,8 +5,10 @@
 
 Starts `deepseek-v32 serve`, asks /v1/completions twice for a prompt of 257 token ids, of which the second request finds 256 in the
 cache, so that all its steps are decodes with selection. Notes each file of the package in which a function runs from the second
-request's arrival to its last token, or while a CUDA graph is captured. Start-up and imports do not count. For a CUDA library that
-is called, its launcher and every header of this repository that it includes count too.
+request's arrival to its last token, or while a CUDA graph that is replayed then was captured, and the kernels that a profiler sees
+on the GPU meanwhile.
+Start-up and imports do not count. The sources of a launched kernel of ours are its library's launcher and the headers that this
+includes, without headers of kernels that are not launched and what only they include.
 """
 
 import argparse
@@ -28,25 +30,43 @@ ROOT = Path(__file__).resolve().parents[1]
 TRACER = """
 import importlib, json, os, signal, sys, threading
 out, entry, sys.argv[1:] = sys.argv[1], sys.argv[2], sys.argv[3:]
-seen, on, captures = {}, [False], [0]
+files, on, profiles, recording, graphs = {}, [False], [], [], {}  # graphs: what ran while each was captured
 def note(frame, event, argument):
     code = frame.f_code
-    if code.co_name == "_record" and code.co_filename.endswith("captured_step.py"):
-        captures[0] += {"call": 1, "return": -1}.get(event, 0)
-    if event == "call" and (on[0] or captures[0]) and code.co_flags & 1 and "deepseek_v32" in frame.f_globals.get("__name__", ""):
-        seen.setdefault(code.co_filename, set()).update(each for each in code.co_consts if isinstance(each, str))
-signal.signal(signal.SIGUSR1, lambda *_: on.__setitem__(0, True))
+    if code.co_filename.endswith("captured_step.py") and code.co_name in ("_record", "replay"):
+        graph = id(frame.f_locals["graph"])
+        if code.co_name == "replay":
+            files.update(graphs.get(graph, {}) if on[0] else {})
+        elif event == "call":
+            recording.append(graphs.setdefault(graph, {}))
+        elif event == "return":
+            recording.pop()
+    if event == "call" and code.co_flags & 1 and "deepseek_v32" in frame.f_globals.get("__name__", ""):
+        for seen in [*recording, *([files] if on[0] else [])]:
+            seen[code.co_filename] = None
+def begin(*_):
+    import torch
+    if torch.cuda.is_initialized():
+        profiles.append(torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]))
+        profiles[0].start()
+    on[0] = True
 def write(*_):
     on[0] = False
+    for profile in profiles:
+        profile.stop()
+    kernels = {event.name for profile in profiles for event in profile.events()}
     with open(out + ".part", "w") as file:
-        json.dump({name: sorted(texts) for name, texts in seen.copy().items()}, file)
+        json.dump([list(files), list(kernels)], file)
     os.rename(out + ".part", out)
+signal.signal(signal.SIGUSR1, begin)
 signal.signal(signal.SIGUSR2, write)
 threading.setprofile(note)
 sys.setprofile(note)
 module, _, function = entry.partition(":")
 getattr(importlib.import_module(module), function)()
 """
+KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^()]*\)\s+)?(\w+)\(")
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.MULTILINE)
 
 
 def main() -> None:
@@ -56,22 +76,22 @@ def main() -> None:
     parser.add_argument("--markdown", action="store_true", help="print the table of docs/architecture.md: by folder")
     arguments = parser.parse_args()
     options = [f"--{name}={getattr(arguments, name)}" for name in ("device", "precision") if getattr(arguments, name)]
-    paths = with_kernel_sources(executed_files(options))
+    files, kernels = run_server(options)
+    paths = files + kernel_sources(kernels)
     counts = {path.relative_to(ROOT): len(path.read_bytes().splitlines()) for path in paths}
     if arguments.markdown:
         folders = dict.fromkeys(path.parent for path in counts)
         for folder in folders:
-            files = [f"{path.name} {count}" for path, count in counts.items() if path.parent == folder]
-            lines = sum(count for path, count in counts.items() if path.parent == folder)
-            print(f"| {folder}/ | {lines:,} | {', '.join(files)} |")
+            own = {path.name: count for path, count in counts.items() if path.parent == folder}
+            print(f"| {folder}/ | {sum(own.values()):,} | {', '.join(f'{name} {own[name]}' for name in own)} |")
     else:
         for path, count in counts.items():
             print(f"{count:6}  {path}")
     print(json.dumps({"files": len(counts), "lines": sum(counts.values())}))
 
 
-def executed_files(options: list[str]) -> dict[Path, list[str]]:
-    """Serve the demo, send the request, and return the executed files with the text constants of their functions."""
+def run_server(options: list[str]) -> tuple[list[Path], set[str]]:
+    """Serve the demo, send the request, and return the executed files and the names of the launched kernels."""
     entry = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]["deepseek-v32"]
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -87,11 +107,12 @@ def executed_files(options: list[str]) -> dict[Path, list[str]]:
                 server.send_signal(signal.SIGUSR2)
                 while not out.exists():
                     time.sleep(0.1)
-                found: dict[str, list[str]] = json.loads(out.read_text())
+                files, kernels = json.loads(out.read_text())
             finally:
                 server.terminate()
-    paths = {Path(name).resolve(): texts for name, texts in found.items()}
-    return {path: texts for path, texts in paths.items() if path.suffix == ".py" and path.is_relative_to(ROOT)}
+    paths = [path for path in map(Path.resolve, map(Path, files)) if path.suffix == ".py" and path.is_relative_to(ROOT)]
+    # "void mla::plan_kernel<(mla::Lookup)0>(mla::Keys, …)"
+    return paths, {found[1] for name in kernels if (found := re.search(r"(\w+)[<(]", name))}
 
 
 def complete(port: int, tokens: int) -> None:
@@ -113,23 +134,24 @@ def wait_for(server: subprocess.Popen[bytes], address: str, log: Path) -> None:
     raise SystemExit(f"the server ended with {server.returncode} before it answered: {log.read_text()[-2000:]}")
 
 
-def with_kernel_sources(executed: dict[Path, list[str]]) -> list[Path]:
-    """The executed files, each module of kernels/cuda followed by the sources of the libraries that its functions name."""
-    libraries = {path.parent.name: path for path in (ROOT / "kernels" / "cuda").glob("*/launch.cu")}
+def kernel_sources(launched: set[str]) -> list[Path]:
+    """Return the sources of the libraries whose own kernels include a launched one."""
     found: dict[Path, None] = {}
-    for path, texts in executed.items():
-        found[path] = None
-        if path.parent == ROOT / "kernels" / "cuda":
-            for name in libraries.keys() & set(texts):
-                add_source(libraries[name], found)
+    for launcher in sorted((ROOT / "kernels" / "cuda").glob("*/launch.cu")):
+        if any(launched.intersection(KERNEL.findall(path.read_text())) for path in launcher.parent.iterdir()):
+            add_source(launcher, launched, found)
     return list(found)
 
 
-def add_source(path: Path, found: dict[Path, None]) -> None:
-    if path not in found:
-        found[path] = None
-        for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', path.read_text(encoding="utf-8"), re.MULTILINE):
-            add_source(Path(os.path.normpath(path.parent / name)), found)
+def add_source(path: Path, launched: set[str], found: dict[Path, None]) -> None:
+    if path in found:
+        return
+    found[path] = None
+    for name in INCLUDE.findall(path.read_text(encoding="utf-8")):
+        included = Path(os.path.normpath(path.parent / name))
+        kernels = KERNEL.findall(included.read_text(encoding="utf-8"))
+        if not kernels or launched.intersection(kernels) or path.name != "launch.cu":
+            add_source(included, launched, found)
 
 
 if __name__ == "__main__":

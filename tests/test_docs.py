@@ -72,7 +72,7 @@ def test_the_function_table_of_dsa_is_read() -> None:
 
 
 # Where each Python block runs: here, or in the test named.
-IN_THIS_FILE = ["docs/dsa.md 0", "docs/reliability.md 0"]
+IN_THIS_FILE = ["docs/dsa.md 0", "docs/follow_one_query.md 0", "docs/reliability.md 0"]
 ELSEWHERE = {
     "README.md 0": "tests/inference/test_readme_python.py:test_the_example_runs",
     "README.md 1": "tests/inference/test_readme_python.py:test_the_clients_example_runs",
@@ -81,12 +81,10 @@ ELSEWHERE = {
 
 
 def named_blocks(language: str) -> dict[str, str]:
-    """Every block of that language by its page and number."""
-    return {
-        f"{page.relative_to(ROOT).as_posix()} {number}": block
-        for page in PAGES
-        for number, block in enumerate(blocks(page, language))
-    }
+    """Every block of that language by its page and number. The blocks of docs/follow_one_query.md are one program."""
+    found = {page.relative_to(ROOT).as_posix(): blocks(page, language) for page in PAGES}
+    found["docs/follow_one_query.md"] = ["".join(found["docs/follow_one_query.md"])]
+    return {f"{page} {number}": block for page, each in found.items() for number, block in enumerate(each)}
 
 
 def test_every_block_of_code_has_a_known_language_and_a_test() -> None:

@@ -17,7 +17,7 @@ LEVELS = {
         config
         metadata layers rope weight_map
         indexer moe prefill_form launch_order
-        experiment
+        experiment expert_slots
         attention
         block
         mtp

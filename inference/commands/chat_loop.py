@@ -102,7 +102,12 @@ class ChatLoop:
                 with self._input.answering():
                     prompt = session.prompt(messages)
                     answer, completion = show_stream(
-                        session.llm, prompt, session.params, session.thinking, sys.stdout, tools=session.tools
+                        session.llm,
+                        prompt,
+                        session.params.for_answer(session.thinking),
+                        session.thinking,
+                        sys.stdout,
+                        tools=session.tools,
                     )
             except ValueError as error:
                 _note(f"{error} (/clear starts afresh)")

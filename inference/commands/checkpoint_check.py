@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -123,9 +124,8 @@ def _check_tokenizer(directory: Path) -> Finding:
     except ValueError as error:
         problems.append(str(error))
     try:
-        defaults = sampling_defaults(directory)
-        SamplingParams(**defaults)
-        text += "".join(f", {name} {value}" for name, value in defaults.items())
+        sampling_defaults(directory, SamplingParams)
+        text += "".join(f", {name} {value}" for name, value in sampling_defaults(directory, dict[str, Any]).items())
     except ValueError as error:
         if str(error) not in problems:
             problems.append(str(error))

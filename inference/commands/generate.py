@@ -107,7 +107,7 @@ def generate(
         from .chat_session import ChatSession
 
         llm = load()
-        params = sampling.params(llm.default_params)
+        params = sampling.params(llm)
         session = ChatSession(llm, params, thinking, system, functions)
         ChatLoop(session, make_input(history), DEMO_HINT if options.model is None else "").run()
         return

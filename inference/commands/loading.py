@@ -132,6 +132,10 @@ def summary(llm: "LLM", backend: str) -> str:
     most = max(operations, key=lambda name: len(operations[name]))
     rest = "".join(f", {name} for {' '.join(names)}" for name, names in operations.items() if name != most)
     graphs = ", decoding as CUDA graphs" if llm.limits.decode_graphs and can_capture(llm.model) else ""
+    slots = getattr(llm.model, "expert_slots", None)
+    if slots is not None:
+        size = slots.count * slots.slot_bytes / 2**30
+        graphs = f", {slots.count:,} of {slots.most:,} experts in memory at a time ({size:.1f} GiB)"
     count = llm.limits.speculative_tokens
     drafts = f", speculation: {'auto' if count == AUTO else f'{count} tokens'}" if count else ""
     return (

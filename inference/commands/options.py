@@ -38,8 +38,13 @@ class SamplingOptions:
     """The command line's SamplingParams. None: the default of generation_config.json, or else of SamplingParams."""
 
     max_new_tokens: Annotated[
-        int, sampling_option("--max-new-tokens", "--max-tokens", help="Maximum number of tokens of an answer.")
-    ] = 1024
+        int | None,
+        sampling_option(
+            "--max-new-tokens",
+            "--max-tokens",
+            help="Maximum number of tokens of an answer. Default: as the checkpoint says, else 1024.",
+        ),
+    ] = None
     temperature: Annotated[
         float | None,
         sampling_option(
@@ -78,13 +83,14 @@ class SamplingOptions:
         list[str] | None, sampling_option("--stop", metavar="TEXT", help="End the answer before this text. Repeatable.")
     ] = None
 
-    def params(self, default: "SamplingParams | None" = None) -> "SamplingParams":
-        """`default` with the values that are given here. ValueError names the value and the limit."""
+    def params(self, llm: "LLM | None" = None) -> "SamplingParams":
+        """The model's defaults with the values that are given here. ValueError names the value and the limit."""
         from ..params import SamplingParams
 
         given = {name: value for name, value in vars(self).items() if value is not None}
-        given["max_tokens"] = given.pop("max_new_tokens")
-        return replace(default or SamplingParams(), **given)
+        default = 1024 if llm is None else llm.requests.max_new_tokens or 1024
+        given["max_tokens"] = given.pop("max_new_tokens", default)
+        return replace(SamplingParams() if llm is None else llm.default_params, **given)
 
 
 # kernels.registry has the same type; importing that takes seconds, and --help should not.
@@ -170,6 +176,20 @@ class ModelOptions:
             help="Give a request's logits the same bits whatever else runs and however it is chunked. doctor lists the precisions.",
         ),
     ] = False
+    offload: Annotated[
+        Literal["experts"] | None,
+        hardware_option(
+            "--offload",
+            help="experts: leave the routed experts in the checkpoint's files, and read those that a token needs. The answers stay "
+            "the same.",
+        ),
+    ] = None
+    expert_slots: Annotated[
+        int | None,
+        hardware_option(
+            "--expert-slots", help="With --offload: experts held in memory, of all layers. Default: what fits."
+        ),
+    ] = None
     verify_hashes: VerifyHashesOption = True
     log_level: LogLevelOption = "warning"
 

@@ -104,13 +104,13 @@ class PromptEncoder:
 
     def __init__(
         self,
-        params: "Callable[[SamplingParams], SamplingParams]",
+        params: "Callable[[LLM], SamplingParams]",
         thinking: bool,
         system: str | None,
         raw: bool,
         tools: list[dict[str, Any]] | None = None,
     ) -> None:
-        self._params = params  # of the checkpoint's defaults
+        self._params = params
         self._thinking = thinking
         self._system = system
         self._raw = raw
@@ -128,7 +128,7 @@ class PromptEncoder:
 
     def encode(self, llm: "LLM", prompt: Prompt) -> "tuple[list[int], SamplingParams]":
         """Return token ids and sampling parameters of a prompt. ValueError for a prompt that cannot be encoded."""
-        params = replace(self._params(llm.default_params), **(prompt.sampling or {}))
+        params = replace(self._params(llm), **(prompt.sampling or {}))
         if prompt.source == "token_ids":
             return prompt.content, params
         if self._raw and prompt.source == "prompt":
@@ -139,4 +139,5 @@ class PromptEncoder:
             messages = [{"role": "user", "content": prompt.content}]
         if self._system is not None and not any(message["role"] == "system" for message in messages):
             messages = [{"role": "system", "content": self._system}, *messages]
-        return llm.chat_token_ids(messages, thinking=self.is_thinking(prompt), tools=self.tools(prompt)), params
+        thinking = self.is_thinking(prompt)
+        return llm.chat_token_ids(messages, thinking, self.tools(prompt)), params.for_answer(thinking)

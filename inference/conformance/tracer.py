@@ -170,7 +170,7 @@ def tracing(engine: Engine, layers: Iterable[int] | None = None, forced: bool = 
             raise ArgumentError("layers", layer, f"numbers from 0 to {last}", "has")
     engine.drain()
     tracer = Tracer(runner, engine.config, layers, forced)
-    with runner.observers.joined_by(tracer):
+    with runner.watched_by(tracer):
         try:
             yield tracer
         finally:

@@ -56,7 +56,7 @@ class LeadingRunner:
         This rank has the logits. The others receive the sampled tokens in the step that needs them.
         """
         with interrupts_deferred():
-            recorder = SelectionRecorder(batch)
+            recorder = SelectionRecorder(batch) if batch.is_inspected else None
             plans = self._runner.plan(batch)
             update = self._batches.encode(batch)  # last, because from here on it counts as sent
             with self._job.together():
@@ -64,7 +64,7 @@ class LeadingRunner:
                     "decodes": batch.decodes,
                     "draft_tokens": batch.draft_tokens,
                     "draft_entries": batch.draft_entries,
-                    "inspect": recorder.is_active,
+                    "inspect": recorder is not None and recorder.is_active,
                     "plans": [len(plan) for plan in plans],  # arrays of each observer, after the batch's
                 }
                 self._job.broadcast(MessageKind.STEP, header, [*update, *chain.from_iterable(plans)])
@@ -104,7 +104,8 @@ def load_on_all_ranks(job: Leader | None, source: ModelSource, progress: Progres
     if job and job.children and source.device == "cuda" and job.size > (count := torch.cuda.device_count()):
         raise ArgumentError("tensor_parallel_size", job.size, f"at most {count}, the number of GPUs")
     # Before the other ranks begin to load: an error here is the caller's, not the end of the job.
-    check_fits(source.config, source.precision, device, job.size if job else 1, source.mtp, source.directory is None)
+    ranks, synthetic = job.size if job else 1, source.directory is None
+    check_fits(source.config, source.precision, device, ranks, source.mtp, synthetic, source.offload)
     if job is None:
         return source.load(device, None, progress)
     job.has_model = True

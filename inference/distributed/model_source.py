@@ -37,6 +37,7 @@ class ModelSource:
     verify_hashes: bool = True  # against the checkpoint's manifest
     mtp: bool = False  # with the MTP layer, for speculative decoding
     deterministic: bool = False  # batch-invariant arithmetic (docs/determinism.md)
+    offload: bool = False  # the routed experts stay in the checkpoint's files
 
     @classmethod
     def resolve(cls, model: str | Path | Mapping[str, Any], chosen: EngineConfig, ranks: int = 1) -> "ModelSource":
@@ -61,6 +62,7 @@ class ModelSource:
             _check_deterministic(torch.device(device), precision)
         directory = None if synthetic or isinstance(model, Mapping) else Path(model)
         options = {"verify_hashes": chosen.verify_hashes, "deterministic": chosen.deterministic}
+        options["offload"] = chosen.offload is not None
         return cls(config, directory, precision, backend, device, **options)
 
     def with_drafts(self, value: int | Literal["auto"]) -> tuple["ModelSource", int]:
@@ -93,7 +95,7 @@ class ModelSource:
         """
         if self.directory is not None:
             arguments = (self.directory, self.precision, self.backend, device, None, progress, ranks)
-            return load_model(*arguments, self.verify_hashes, self.mtp, self.deterministic, self.config)
+            return load_model(*arguments, self.verify_hashes, self.mtp, self.deterministic, self.config, self.offload)
         self.config.check_precision(self.precision)
         mtp = MTPTables() if self.mtp else None  # as in the released checkpoint, it has no tables of its own
         options = (ranks, mtp, self.deterministic)
@@ -108,7 +110,7 @@ class ModelSource:
         values = {"config": config_json(self.config), "directory": directory}
         return values | {
             name: getattr(self, name)
-            for name in ("precision", "backend", "device", "seed", "verify_hashes", "mtp", "deterministic")
+            for name in ("precision", "backend", "device", "seed", "verify_hashes", "mtp", "deterministic", "offload")
         }
 
     @classmethod

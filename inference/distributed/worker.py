@@ -10,7 +10,7 @@ from ...model.synthetic.caches import fill_synthetic_caches
 from ...model.transformer import Transformer
 from ..config import CacheBudget, Limits
 from ..engine.running.runner import Runner, make_runner
-from ..engine.running.selection import IgnoredSelections, SelectionRecorder
+from ..engine.running.selection import IgnoredSelections
 from ..engine.sizing import check_fits, count_pages
 from ..engine.step import Step
 from .batch_sync import BatchDecoder, BatchUpdate
@@ -86,12 +86,12 @@ class Worker:
             rest = iter(arrays[count:])
             plans = [tuple(islice(rest, length)) for length in values["plans"]]
             broadcast_sampled_tokens(batch, self._runner)
-            recorder = IgnoredSelections() if values["inspect"] else SelectionRecorder(batch)
+            recorder = IgnoredSelections() if values["inspect"] else None
             self._step = self._runner.run(batch, recorder, plans)
 
     def _load(self, source: ModelSource) -> Transformer:
         device = check_device(self._job.device(source.device))
-        check_fits(source.config, source.precision, device, self._job.size, source.mtp)
+        check_fits(source.config, source.precision, device, self._job.size, source.mtp, offload=source.offload)
         return source.load(device, self._job.ranks(device))
 
     def _close(self) -> None:

@@ -264,7 +264,7 @@ class Engine:
         if not self._states:
             self._in_flight = None  # all of its requests have ended
 
-    def _push(self, state: RequestState, samples: Sequence[Sample], recorder: SelectionRecorder) -> None:
+    def _push(self, state: RequestState, samples: Sequence[Sample], recorder: SelectionRecorder | None) -> None:
         """Add a step's tokens to their request. Tokens that were sampled after its end are dropped."""
         for offset, sample in enumerate(samples):
             self._deltas.append(state.push(sample, recorder, offset))

@@ -33,8 +33,10 @@ class RequestMaker:
         tokenizer: Tokenizer | None = None,
         chat_format: ChatFormat | None = None,
         default_params: SamplingParams | None = None,
+        max_new_tokens: int | None = None,
     ) -> None:
-        """default_params: of prompts that come without."""
+        """default_params: of prompts that come without. max_new_tokens: the checkpoint's, for callers with another default."""
+        self.max_new_tokens = max_new_tokens
         self.default_params = default_params or SamplingParams()
         # An answer ends at the end-of-sentence tokens of both the tokenizer and the configuration.
         self.eos_ids = frozenset(config.eos_token_ids) | frozenset(tokenizer.eos_ids if tokenizer else ())

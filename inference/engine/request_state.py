@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from ..completion import Completion, Delta, FinishReason, Timings, TokenLogprob, Usage
 from ..text.detokenizer import IncrementalDecoder, StopStrings
-from ..text.tokenizer import Tokenizer
+from ..text.tokenizer import DSML, END_THINK, Tokenizer
 from ..token_selection import TokenSelection
 from .fault import Fault, log_fault
 from .request import Request
@@ -41,9 +41,13 @@ class RequestState:
 
     def __post_init__(self) -> None:
         self._decoder = IncrementalDecoder(self.tokenizer) if self.tokenizer else None
-        self._stops = StopStrings(self.request.params.stop)
+        params, marks = self.request.params, {} if self.tokenizer is None else self.tokenizer.special_ids
+        self._stops = StopStrings(params.stop)
+        # Of an answer to a conversation, whether its content is being written, and the tokens that begin and end it.
+        self._in_content = params.begins_in != "reasoning"
+        self._marks = {} if params.begins_in == "text" else {marks.get(END_THINK): True, marks.get(DSML): False}
 
-    def push(self, sample: Sample, recorder: SelectionRecorder, offset: int = 0) -> Delta:
+    def push(self, sample: Sample, recorder: SelectionRecorder | None, offset: int = 0) -> Delta:
         """Append a sampled token to the request, and decide whether it is the last one. offset: its place among the step's tokens.
 
         Raises no Exception: a failure (the tokenizer's library raises plain Exception) ends only this request, with an error.
@@ -89,11 +93,11 @@ class RequestState:
             selection=self._selection if request.inspect else None,
         )
 
-    def _push(self, sample: Sample, recorder: SelectionRecorder, offset: int) -> Delta:
+    def _push(self, sample: Sample, recorder: SelectionRecorder | None, offset: int) -> Delta:
         if sample.error is not None:
             return self.finish("error", sample.error)
         request, params = self.request, self.request.params
-        selection = recorder.of(request, offset, sample.drafted) if request.inspect else None
+        selection = None if recorder is None else recorder.of(request, offset, sample.drafted)
         token, text = sample.token, ""
         self._drafted += sample.drafted
         request.tokens.append(token)
@@ -133,7 +137,12 @@ class RequestState:
             text = self._decoder.push((token,))
         except Exception as error:
             raise Fault("the detokenizer", error) from error
-        return self._through_stops(text) if self.request.params.stop else text
+        if not self.request.params.stop:
+            return text
+        if token in self._marks:
+            self._in_content = self._marks[token]
+            return _named("matching stop strings", self._stops.finish) + text
+        return self._through_stops(text)
 
     def _flush(self) -> str:
         """Return the held-back text once the request ends. After a stop string it is not part of the answer."""
@@ -143,7 +152,7 @@ class RequestState:
         return text if isinstance(self.stop_reason, str) else text + _named("matching stop strings", self._stops.finish)
 
     def _through_stops(self, text: str) -> str:
-        if self.request.output_count < self.request.params.min_tokens:
+        if not self._in_content or self.request.output_count < self.request.params.min_tokens:
             return text
         safe, hit = _named("matching stop strings", lambda: self._stops.push(text))
         if hit is not None:

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
 
 from ...kernels.errors import ArgumentError
 from ...model.config import ModelConfig, Precision
+from ...model.expert_slots import ExpertSlots
 from ...model.metadata import PAGE_SIZE
 from ...model.mtp import MTPTables
 from ...model.parallel.shard import parameter_bytes
@@ -15,9 +17,10 @@ from ...model.transformer import Transformer
 from ..config import CacheBudget, EngineConfig, Limits, most_rows
 from .running.cache import bytes_per_page
 from .running.decode_graph import batch_buckets, context_buckets
-from .running.largest_step import measure_largest_step
 from .running.selection import most_bytes
+from .warm_up import measure_largest_step
 
+_OFFLOADED_SEQUENCES = 4  # full contexts that the default number of pages holds at most, next to offloaded experts
 _CPU_SEQUENCES = 8  # full contexts that the default number of pages on a CPU holds, memory permitting
 _GIB = 2**30
 
@@ -47,6 +50,7 @@ def resolve_limits(
         ("max_batch_tokens", max_batch_tokens),
         ("max_sequences", max_sequences),
         ("page_count", page_count),
+        ("expert_slots", chosen.expert_slots),
     ):
         if value is not None and value < 1:
             raise ArgumentError(name, value, "at least 1")
@@ -55,7 +59,8 @@ def resolve_limits(
     max_batch_tokens = max_batch_tokens or (2048 if on_cpu else 8192)
     max_sequences = max_sequences or (64 if on_cpu else 256)
     fraction = memory_fraction if memory_fraction is not None else 0.25 if on_cpu else 0.9
-    budget = CacheBudget(max_batch_tokens, max_sequences, max_model_len or positions, fraction, observers, page_count)
+    sizes = (max_batch_tokens, max_sequences, max_model_len or positions)
+    budget = CacheBudget(*sizes, fraction, observers, page_count, chosen.expert_slots)
     if count_pages is not None:
         page_count = count_pages(budget)
     elif page_count is None:
@@ -82,14 +87,45 @@ def resolve_limits(
 def count_pages(budget: CacheBudget, model: Transformer, ranks: int = 1) -> int:
     """Return the number of pages that fit next to the weights and the largest step, unless the budget fixes it."""
     config, precision, device = model.config, model.compute.precision, model.compute.device
-    mtp = model.mtp is not None
-    step_bytes = measure_largest_step(model, budget, ranks)
-    if budget.page_count is not None:
-        return budget.page_count
-    if device.type == "cuda":
+    mtp, slots = model.mtp is not None, model.expert_slots
+    if slots is not None:
+        slots.allocate(1)
+    with nullcontext() if slots is None else slots.measuring():
+        step_bytes = measure_largest_step(model, budget, ranks)
+    if device.type == "cuda" and budget.page_count is None:
         step_bytes += record_bytes(config, budget, mtp)
-    memory = budget.max_model_len, budget.memory_fraction, step_bytes, ranks, budget.observers, mtp
-    return pages_in_memory(config, precision, device, *memory)
+    pages = budget.page_count
+    if pages is None:
+        memory = budget.max_model_len, budget.memory_fraction, step_bytes, ranks, budget.observers, mtp
+        pages = pages_in_memory(config, precision, device, *memory)
+        if slots is not None:  # they get most of the memory
+            contexts = _OFFLOADED_SEQUENCES * -(-budget.max_model_len // PAGE_SIZE)
+            pages = max(1, min(pages // 4, contexts))
+    if slots is not None:
+        page_bytes = pages * bytes_per_page(config, precision, mtp, budget.observers)
+        slots.allocate(
+            budget.expert_slots or _slots_in_memory(slots, budget.memory_fraction, step_bytes + page_bytes, ranks)
+        )
+    return pages
+
+
+def _slots_in_memory(slots: ExpertSlots, memory_fraction: float, others: int, ranks: int) -> int:
+    """Return how many experts fit next to the weights and `others` bytes. ArgumentError if none does.
+
+    On a GPU, in `memory_fraction` of its memory; on a CPU, in half of what is available, so that files stay in memory, too.
+    """
+    if slots.device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(slots.device)
+        room = free - int((1 - memory_fraction) * total) - others
+    else:
+        room = (available_memory() // ranks - others) // 2
+    count = min(room // slots.slot_bytes, slots.most)
+    if count < 1:
+        needed = f"{slots.slot_bytes / 2**20:.1f} MiB for one expert next to {others / 2**20:.1f} MiB of a step and the caches"
+        raise ArgumentError(
+            "memory", f"{max(room, 0) / 2**20:.1f} MiB", f"at least {needed}: fewer batch tokens or pages"
+        )
+    return count
 
 
 def record_bytes(config: ModelConfig, budget: CacheBudget, mtp: bool) -> int:
@@ -106,6 +142,7 @@ def check_fits(
     ranks: int = 1,
     mtp: bool = False,
     synthetic: bool = False,
+    offload: bool = False,
 ) -> None:
     """ValueError, with the numbers and what would help, if the weights and one page of cache need more memory than is free.
 
@@ -119,7 +156,8 @@ def check_fits(
     def needed(ranks: int, precision: Precision, mtp: bool) -> tuple[int, int]:
         """Bytes of weights and of a page, on one GPU or for all ranks of a CPU."""
         held = range(1 if on_gpu else ranks)
-        weights = [parameter_bytes(config, precision, rank, ranks, MTPTables() if mtp else None) for rank in held]
+        tables = MTPTables() if mtp else None
+        weights = [parameter_bytes(config, precision, rank, ranks, tables, offload) for rank in held]
         return sum(weights), bytes_per_page(config, precision, mtp=mtp) * len(held)
 
     weights, page = needed(ranks, precision, mtp)
@@ -194,7 +232,8 @@ def available_memory() -> int:
         if limit != "max":
             statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
             # Files in the page cache, such as the checkpoint, count as used, but the kernel drops them when memory is needed.
-            used = int((group / "memory.current").read_text()) - int(statistics.get("inactive_file", 0))
+            files = sum(int(statistics.get(name, 0)) for name in ("inactive_file", "active_file"))
+            used = int((group / "memory.current").read_text()) - files
             bounds.append(int(limit) - used)
     except OSError:  # no control group of version 2
         pass

@@ -117,11 +117,11 @@ class Step(ABC):
         runner: StepRunner,
         batch: Batch,
         logits: torch.Tensor,
-        selections: SelectionRecorder,
+        selections: SelectionRecorder | None,
         found: FoundTokens | None = None,
         share: Share | None = None,
     ) -> None:
-        """selections: of the requests that ask for them. found: None if the step has no graph. share: on rank 0 of several."""
+        """selections: None if no request asks for them. found: None if the step has no graph. share: on rank 0 of several."""
         self.runner, self.batch, self.selections = runner, batch, selections
         self.requests = batch.sampling
         self.staged = False  # the sampled tokens are kept on the device, where the next step can take them
@@ -272,7 +272,7 @@ class InFlightStep:
         return self._step is not None and self._step.staged
 
     @property
-    def recorder(self) -> SelectionRecorder:
+    def recorder(self) -> SelectionRecorder | None:
         assert self._step is not None
         return self._step.selections
 

@@ -1,22 +1,133 @@
-"""Captures the CUDA graphs of small steps with drafts before the first request, so that no answer waits for them."""
+"""Steps before the first request.
+
+The largest step that the limits allow is run to measure its memory and to warm kernels up. Then the CUDA graphs of small steps with
+drafts are captured, so that no answer waits for them.
+"""
 
 import logging
+from dataclasses import replace
 from itertools import count, product
 
+import torch
+
+from ...model.config import ModelConfig
+from ...model.metadata import PAGE_SIZE
+from ...model.transformer import Transformer
+from ..config import MAX_DRAFT_TOKENS, CacheBudget, most_rows
 from ..params import SamplingParams
+from .drafting.drafter import Drafter
 from .drafting.policy import TableDrafts
 from .engine import Engine
 from .fault import log_fault
 from .request import Request
-from .running.decode_graph import DecodeGraphs
+from .running.cache import SCRATCH_PAGES, allocate
+from .running.decode_graph import DecodeGraphs, batch_buckets
+from .running.observer import Setup, make_observers
+from .running.runner import Runner
+from .sampling.noise import DraftNoise
 from .scheduling.batch import Batch
-from .step import InFlightStep
+from .step import Choices, InFlightStep
 
 log = logging.getLogger(__name__)
 
+_WARM_UP_TOKENS = 2048
 _REQUESTS = (1, 2, 4, 8)  # of the steps that are captured; larger ones are captured when they come a second time
 _CONTEXTS = 2  # the shortest buckets of contexts, for steps of several requests
 _RUNS = 3  # the first one runs without graphs, the second captures the step, the third the draft layer's passes
+
+
+def measure_largest_step(model: Transformer, budget: CacheBudget, ranks: int = 1) -> int:
+    """Bytes that the largest step allocates on a GPU beyond weights and caches, measured by running it.
+
+    0 on a CPU, where nothing is run. Every rank of a job calls this at the same time.
+    """
+    device = model.compute.device
+    if device.type != "cuda":
+        return 0
+    if budget.page_count is not None:  # only a warm-up: smaller, because other programs may leave little memory
+        budget = replace(budget, max_batch_tokens=min(budget.max_batch_tokens, _WARM_UP_TOKENS))
+    runner, batch = prepare_largest_step(model, budget, ranks)
+    warm_up_logits(model, most_rows(budget.max_sequences, budget.max_batch_tokens, model.mtp is not None))
+    # Both compile kernels and initialise libraries: contexts of up to index_topk tokens are attended to in another form.
+    _run(runner, replace(shortest_prompt(), draft_tokens=batch.draft_tokens))
+    _run(runner, batch)
+    torch.cuda.synchronize(device)
+    before = torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    _run(runner, batch)
+    torch.cuda.synchronize(device)
+    peak = torch.cuda.max_memory_allocated(device)
+    del runner
+    torch.cuda.empty_cache()
+    return peak - before
+
+
+@torch.inference_mode()
+def warm_up_logits(model: Transformer, most: int) -> None:
+    """Logits of 1 to `most` rows, many numbers above 64 left out.
+
+    During running answers, the first step with 5, 9, 17 and 33 rows took 11 to 25 ms longer than others on the busy host of an
+    H200. Most likely a library chooses its kernel by that number and loads it at the first call.
+    """
+    hidden = torch.zeros(most, model.config.hidden_size, dtype=model.compute.dtype, device=model.compute.device)
+    for rows in sorted({*range(1, min(most, 64) + 1), *batch_buckets(most)}):
+        model.lm_head.logits(hidden[:rows])
+
+
+def prepare_largest_step(model: Transformer, budget: CacheBudget, ranks: int = 1) -> tuple[Runner, Batch]:
+    """The largest step, and a runner over caches that hold it: with drafts and observers where the engine has them, so that it
+    calls every kernel that a step without a graph calls."""
+    config, precision, device = model.config, model.compute.precision, model.compute.device
+    batch, pages = largest_step(config, budget.max_batch_tokens, budget.max_sequences, budget.max_model_len)
+    drafts = model.mtp is not None
+    caches = allocate(config, precision, pages + SCRATCH_PAGES, device, drafts)
+    for cache in caches:  # the step reads entries that no step has written: they must not be NaN
+        cache.latent.zero_()
+        cache.index.zero_()
+    drafter = Drafter(model, caches[-1]) if drafts else None
+    setup = Setup(model, caches, config, budget.max_sequences, budget.max_model_len, pages, ranks)
+    observers = make_observers(budget.observers, setup)
+    runner = Runner(model, caches, device, None, observers, drafter, budget.max_sequences, pages)
+    return runner, replace(batch, draft_tokens=MAX_DRAFT_TOKENS if drafts else None)
+
+
+def _run(runner: Runner, batch: Batch) -> None:
+    """A step, and the drafts after it if it makes any."""
+    step = runner.run(batch)
+    if batch.draft_tokens is not None:
+        zeros = torch.zeros(len(batch.sampling), dtype=torch.int64, device=runner.device)
+        step.draft(Choices(zeros, zeros, DraftNoise(True, zeros.double(), zeros, zeros)))
+
+
+def largest_step(
+    config: ModelConfig, max_batch_tokens: int, max_sequences: int, max_model_len: int
+) -> tuple[Batch, int]:
+    """A step with as many decodes and as many prompt tokens as the limits allow, and the number of pages that it needs.
+
+    Its contexts are longer than index_topk, where the limits allow that, so that sparse attention runs. All their earlier tokens
+    lie in page 0, so that few pages suffice.
+    """
+    decodes = min(max_sequences, max_batch_tokens) - 1
+    chunk = min(max_batch_tokens - decodes, max_model_len)
+    start = min(max_model_len - chunk, 2 * config.index_topk) // PAGE_SIZE * PAGE_SIZE
+    chunk_pages = -(-chunk // PAGE_SIZE)
+
+    def entry(id: int, count: int, new_pages: list[int]) -> tuple[Request, int]:
+        request = Request(id, (0,) * (start + count), SamplingParams(), max_tokens=1, seed=0)
+        request.cache.computed = start
+        request.cache.pages = [0] * (start // PAGE_SIZE) + new_pages
+        return request, count
+
+    entries = [entry(id, 1, [1 + chunk_pages]) for id in range(decodes)]
+    entries.append(entry(decodes, chunk, list(range(1, 1 + chunk_pages))))
+    return Batch.of(entries), chunk_pages + 2
+
+
+def shortest_prompt() -> Batch:
+    """A step with a prompt of two tokens, in page 0: one would be a decode."""
+    request = Request(0, (0, 0), SamplingParams(), max_tokens=1, seed=0)
+    request.cache.pages = [0]
+    return Batch.of([(request, 2)])
 
 
 def capture_first_graphs(engine: Engine, graphs: DecodeGraphs | None) -> None:

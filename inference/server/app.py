@@ -19,6 +19,7 @@ from .api.context import ApiContext
 from .api.errors import install_handlers
 from .api.guard import LOOPBACK, MAX_BODY, Guard
 from .api.health import Measurements, health_router
+from .api.messages_api.route import messages_router
 from .api.metrics import Latencies
 from .api.open_requests import EndsOpenRequests, OpenRequests
 from .api.response_api.route import responses_router
@@ -62,7 +63,7 @@ def create_app(
     service.observe(latencies)
     service.observe(server_log)
     install_handlers(app)
-    for make_router in (chat_router, completions_router, responses_router, tokens_router):
+    for make_router in (chat_router, completions_router, responses_router, messages_router, tokens_router):
         app.include_router(make_router(context))
     app.include_router(health_router(context, Measurements(service, latencies)))
     app.openapi = lambda: _document(app, api_key is not None, (model_name, *aliases))  # type: ignore[method-assign]
@@ -72,7 +73,7 @@ def create_app(
     app.add_middleware(EndsOpenRequests, requests=app.state.open_requests)
     app.add_middleware(Guard, hosts=hosts, origins=origins, api_key=api_key, max_body=max_body)
     if origins:
-        methods = ["GET", "POST"]
+        methods = ["GET", "POST", "DELETE"]
         app.add_middleware(
             CORSMiddleware,
             allow_origins=origins,

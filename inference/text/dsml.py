@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .schemas import alternatives, inlined
 from .tokenizer import DSML, END_THINK, THINK, Special
 
 OPEN_CALLS = f"<{DSML}function_calls>"
@@ -93,7 +94,22 @@ def call_pieces(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str | Sp
 
 _ANY_NAME = r'/[^"<>\n]{1,64}/'
 _LONGEST_COUNTED = 2000  # characters: an automaton counts them one by one
-_MOST_REFERENCES = 16
+_ANNOTATIONS = {"$schema", "$id", "$comment", "$defs", "definitions", "title", "description", "default", "examples"}
+# Keywords that say something about all arguments together.
+_WHOLE = {
+    "anyOf",
+    "oneOf",
+    "allOf",
+    "not",
+    "if",
+    "enum",
+    "const",
+    "patternProperties",
+    "propertyNames",
+    "minProperties",
+}
+_WHOLE |= {"maxProperties", "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedProperties"}
+_ROOT = "whole-schema"  # its name among the definitions of a part
 _WRITABLE = re.compile(r'[^"<>]+')
 
 
@@ -149,36 +165,46 @@ class _Rules:
 
     def function(self, function: Mapping[str, Any], is_free: bool, lenient: bool) -> str:
         """The rule of calls of one function."""
-        schema = function.get("parameters") or {}
-        properties = schema.get("properties")
-        if is_free or not (schema.keys() - {"type", "additionalProperties", "description", "title"}):
+        schema = inlined(function.get("parameters") or {})
+        properties, more = schema.get("properties", {}), schema.get("additionalProperties", True)
+        is_whole = not isinstance(properties, Mapping) or not _WHOLE.isdisjoint(schema)
+        if not is_whole:
+            properties = {**properties, **{name: {} for name in _required(schema) if name not in properties}}
+        if is_free or not (is_whole or properties or "properties" in schema or more not in (True, {})):
             body = f'"\\n" | {self._any_parameter()}+'
-        elif isinstance(properties, Mapping) and all(map(_WRITABLE.fullmatch, properties)):
-            body = self._parameters(schema, properties, lenient)
-        else:
+        elif (
+            is_whole or not all(map(_WRITABLE.fullmatch, properties)) or (not properties and isinstance(more, Mapping))
+        ):
             body = f'%json {_json_schema(schema, {}, lenient)} "\\n"'
+        else:
+            body = self._parameters(schema, properties, lenient)
         opening = self.mark(f'invoke name="{function["name"]}">\n', closing=False)
         return self.add(f"{opening} {self.add(body)} {self.mark('invoke>' + chr(10), closing=True)}")
 
     def _parameters(self, schema: Mapping[str, Any], properties: Mapping[str, Any], lenient: bool) -> str:
         """Parameters in the schema's order, each in a line; an empty line for none."""
-        required = schema.get("required")
-        required = set(required) if isinstance(required, list) else set()
+        required = _required(schema)
         rest, nonempty = self.add('""'), ""
         for name, value in reversed(list(properties.items())):
             rule = self._parameter(name, value, schema, lenient)
+            if rule is None:
+                continue
             begins_here = f"{rule} {rest}"
             nonempty = self.add(f"{begins_here} | {nonempty}" if nonempty and name not in required else begins_here)
             rest = self.add(f"{rule}{'' if name in required else '?'} {rest}")
-        return rest if required & properties.keys() else f'"\\n" | {nonempty}' if nonempty else '"\\n"'
+        return rest if required else f'"\\n" | {nonempty}' if nonempty else '"\\n"'
 
-    def _parameter(self, name: str, value: Any, root: Mapping[str, Any], lenient: bool) -> str:
+    def _parameter(self, name: str, value: Any, root: Mapping[str, Any], lenient: bool) -> str | None:
+        """The rule of one parameter; None if it has no value."""
         texts, others = _split(value, root)
         forms = []
         if texts:
             forms.append(f"{_text('true' + chr(34) + '>')} ({' | '.join(texts)})")
-        if others is not None:
-            forms.append(f'{_text("false" + chr(34) + ">")} %json {_json_schema(others, root, lenient)} "</"')
+        if others:
+            either = others[0] if len(others) == 1 else {"anyOf": others}
+            forms.append(f'{_text("false" + chr(34) + ">")} %json {_json_schema(either, root, lenient)} "</"')
+        if not forms:
+            return None
         opening = self.mark(f'parameter name="{name}" string="', closing=False)
         return self.add(f"{opening} ({' | '.join(forms)}) {self.mark('parameter>' + chr(10), closing=None)}")
 
@@ -190,31 +216,35 @@ class _Rules:
         )
 
 
-def _split(schema: Any, root: Mapping[str, Any], references: int = 0) -> tuple[list[str], Any]:
-    """Split a schema into rules of the texts that it accepts, each with the "</" after it, and a schema of its other values."""
-    if isinstance(schema, Mapping) and isinstance(path := schema.get("$ref"), str) and references < _MOST_REFERENCES:
-        place: Any = root
-        for key in path.split("/")[1:]:
-            place = place.get(key) if isinstance(place, Mapping) else None
-        return _split(place, root, references + 1) if isinstance(place, Mapping) else ([], schema)
-    if not isinstance(schema, Mapping) or not schema.keys() - {"description", "title", "default", "examples"}:
-        return [_any_text({})], {}
-    values = [schema["const"]] if "const" in schema else schema.get("enum")
-    if isinstance(values, list):
-        others = [value for value in values if not isinstance(value, str)]
-        return [_text(value + "</") for value in values if isinstance(value, str)], {"enum": others} if others else None
-    kind = schema.get("type")
-    if kind == "string":
-        return [_any_text(schema)], None
-    if isinstance(kind, list) and "string" in kind:
-        others = [name for name in kind if name != "string"]
-        return [_any_text(schema)], {**schema, "type": others} if others else None
-    choices = schema.get("anyOf", schema.get("oneOf"))
-    if isinstance(choices, list) and kind is None and references < _MOST_REFERENCES:
-        parts = [_split(choice, root, references + 1) for choice in choices]
-        others = [other for _, other in parts if other is not None]
-        return [text for texts, _ in parts for text in texts], {"anyOf": others} if others else None
-    return [], schema
+def _required(schema: Mapping[str, Any]) -> list[str]:
+    """Return the names of the parameters that every call has."""
+    names = schema.get("required")
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+
+
+def _split(schema: Any, root: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
+    """Split a schema into rules of the texts that it accepts, each with the "</" after it, and schemas of its other values."""
+    texts: list[str] = []
+    others: list[Any] = []
+    for each in alternatives(schema, root):
+        if not isinstance(each, Mapping) or not each.keys() - _ANNOTATIONS:
+            if each is not False:
+                texts.append(_any_text({}))
+                others.append({})
+            continue
+        values = [each["const"]] if "const" in each else each.get("enum")
+        kind = each.get("type")
+        if isinstance(values, list):
+            texts += [_text(value + "</") for value in values if isinstance(value, str)]
+            rest = [value for value in values if not isinstance(value, str)]
+            others += [{"enum": rest}] if rest else []
+        elif kind == "string" or (isinstance(kind, list) and "string" in kind):
+            texts.append(_any_text(each))
+            rest = [name for name in kind if name != "string"] if isinstance(kind, list) else []
+            others += [{**each, "type": rest}] if rest else []
+        else:
+            others.append(each)
+    return texts, others
 
 
 def _any_text(schema: Mapping[str, Any]) -> str:
@@ -233,10 +263,25 @@ def _any_text(schema: Mapping[str, Any]) -> str:
 
 
 def _json_schema(schema: Mapping[str, Any], root: Mapping[str, Any], lenient: bool) -> str:
-    """The schema in one line, with the definitions that it may refer to."""
-    definitions = {key: root[key] for key in ("$defs", "definitions") if key in root}
+    """The schema in one line. root: the schema of which it is a part; its references lead there."""
     style = {"whitespace_pattern": r"[ \n\t]{0,20}", "lenient": lenient}
-    return json.dumps({**definitions, **schema, "x-guidance": style})
+    text = json.dumps(schema)
+    if root and '"$ref"' in text:
+        own = {key: value for key, value in root.items() if key != "$id"}
+        schema = _moved({**schema, "$defs": {_ROOT: own}})
+    return json.dumps({**schema, "x-guidance": style})
+
+
+def _moved(schema: Any) -> Any:
+    """The same schema for a root that has moved below `$defs`."""
+    if isinstance(schema, list):
+        return [_moved(each) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    moved = {key: _moved(value) for key, value in schema.items()}
+    if isinstance(reference := schema.get("$ref"), str) and reference.partition("/")[0] in ("", "#"):
+        moved["$ref"] = f"#/$defs/{_ROOT}{reference[1:]}"
+    return moved
 
 
 def _text(text: str) -> str:

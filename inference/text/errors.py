@@ -10,6 +10,11 @@ class TokenizerError(ValueError):
 class MessageError(ValueError):
     """A conversation cannot be encoded. The text names the message, its value and what is expected."""
 
+    def __init__(self, text: str, index: int | None = None) -> None:
+        """index: of the message at fault in the conversation as its caller knows it; `text` goes on after the message's name."""
+        super().__init__(text if index is None else f"messages[{index}]{text}")
+        self.text, self.index = text, index
+
 
 class TooManyTokens(ValueError):
     """A text has more tokens than its caller can use."""

@@ -1,6 +1,7 @@
 """Structured outputs: what an answer must look like, and the grammars that say which tokens may come next (llguidance)."""
 
 import json
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,8 @@ import numpy as np
 from tokenizers import pre_tokenizers
 
 from ...kernels.errors import ArgumentError
+from .dsml import call_grammar
+from .schemas import has_end, inlined
 from .tokenizer import END_THINK, Tokenizer
 
 if TYPE_CHECKING:
@@ -70,6 +73,8 @@ class StructuredOutputsParams:
             literals = _literals(schema := _load(text))
             if not isinstance(schema, dict):
                 raise ArgumentError("structured_outputs.json", f"{text[:100]!r}", "a JSON schema, which is an object")
+            if not has_end(schema):
+                raise ArgumentError("structured_outputs.json", *_ENDLESS)
         else:
             kind, text = ("regex", self.regex) if self.regex is not None else ("grammar", self.grammar or "")
             literals = [self.regex] if self.regex is not None else []
@@ -82,6 +87,28 @@ class StructuredOutputsParams:
                 f"structured_outputs.{kind}", f"{len(text)} characters", f"at most {_MOST_CHARACTERS}", "has"
             )
         return kind, text
+
+
+def check_function(function: Mapping[str, Any]) -> None:
+    """Raise ArgumentError about `parameters` if no call of a function (OpenAI's shape) can be described.
+
+    The schema may be malformed, or one that no object can have, or no finite one.
+    """
+    from llguidance import LLMatcher
+
+    schema, lenient = function.get("parameters") or {}, not function.get("strict")
+    if not has_end(schema):
+        raise ArgumentError("parameters", *_ENDLESS)
+    whole = {**inlined(schema), "x-guidance": {**_JSON_STYLE, "lenient": lenient}}
+    if isinstance(parts := whole.get("allOf", []), list):
+        whole["allOf"] = [*parts, {"type": "object"}]
+    text = _dump(whole)
+    if len(text) > _MOST_CHARACTERS:
+        raise ArgumentError("parameters", f"{len(text)} characters", f"at most {_MOST_CHARACTERS}", "has")
+    for grammar in (LLMatcher.grammar_from_json_schema(text), call_grammar([function], 0)):
+        if error := LLMatcher.validate_grammar(grammar):
+            error = re.sub(r"^at \d+\(\d+\): ", "", _one_line(error))
+            raise ArgumentError("parameters", f"compiled: {error}", "a JSON schema of objects", "cannot be")
 
 
 def _dump(schema: Mapping[str, Any]) -> str:
@@ -118,6 +145,8 @@ def _load(text: str) -> Any:
         return None
 
 
+# Of an error about a schema: its value, what is expected instead, and the verb.
+_ENDLESS = ("to itself without an end", "a schema that a finite value can have", "refers")
 _KEPT = 64  # compiled grammars
 # The format's own style is ": " and ", ". Without a bound, a model may write white space until its tokens run out.
 _JSON_STYLE: Any = {"whitespace_pattern": r"[ \n\t]{0,20}"}
@@ -262,6 +291,8 @@ class GrammarCompiler:
             matcher = LLMatcher(words, _definition(kind, text), log_level=0)
             if matcher.is_error():
                 raise _cannot_be_compiled(kind, matcher.get_error())
+            if not any(matcher.compute_bitmask()):
+                raise _cannot_be_compiled(kind, "no text has this form")
         with self._lock:
             self._compiled[kind, text] = matcher
             self._compiled.move_to_end((kind, text))

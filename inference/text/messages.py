@@ -157,27 +157,27 @@ def conversation_pieces(
     tools: Sequence[Mapping[str, Any]] | None = None,
     chat_format: ChatFormat | None = None,
     continues: bool = False,
+    schema: Mapping[str, Any] | None = None,
 ) -> Pieces:
     """Write the prompt for the next assistant turn, as text and control tokens.
 
-    continues: the last message is the beginning of that turn.
+    continues: the last message is the beginning of that turn. schema: of the JSON that is expected, which only v3.2 shows.
     Messages have OpenAI's shape: role, content (text or a list of text parts), tool_calls, tool_call_id,
-    reasoning_content. ``chat_format`` is what ``resolve_chat_format`` returned; without it, the checkpoint decides.
+    reasoning_content (or reasoning). ``chat_format`` is what ``resolve_chat_format`` returned; without it, the checkpoint decides.
     Raises MessageError.
     """
     turns = [_normalized(index, message) for index, message in enumerate(messages)]
-    _check_tools("tools", tools)
+    _check_tools(tools)
     begun: Pieces = []
     if continues and turns:
         begun = _begun(len(turns) - 1, turns.pop(), thinking)
     if not turns:
         raise MessageError("messages is empty; expected at least 1 message")
     if turns[-1]["role"] not in (*USER_ROLES, "tool"):
-        raise MessageError(
-            f"messages[{len(turns) - 1}].role is {turns[-1]['role']!r}; expected the last message to be a user's or a tool's"
-        )
+        expected = "the last message to be a user's or a tool's"
+        raise MessageError(f".role is {turns[-1]['role']!r}; expected {expected}", len(turns) - 1)
     if resolve_chat_format(tokenizer, chat_format) == "v3.2":
-        return v32_pieces(turns, thinking, tools) + begun
+        return v32_pieces(turns, thinking, tools, schema) + begun
     return render_template(turns, tokenizer, thinking, tools) + begun
 
 
@@ -192,9 +192,8 @@ def starts_thinking(message: Message, thinking: bool, continues: bool) -> bool:
 def _begun(index: int, turn: Message, thinking: bool) -> Pieces:
     """Write the text of an assistant turn that the answer continues."""
     if turn["role"] != "assistant" or turn.get("tool_calls"):
-        raise MessageError(
-            f"messages[{index}] is a message of role {turn['role']!r}; expected an assistant's without calls, to be continued"
-        )
+        expected = "an assistant's without calls, to be continued"
+        raise MessageError(f" is a message of role {turn['role']!r}; expected {expected}", index)
     reasoning = [turn.get("reasoning_content") or ""] if thinking else []
     if starts_thinking(turn, thinking, continues=True):
         return reasoning
@@ -217,19 +216,27 @@ def resolve_chat_format(tokenizer: Tokenizer | None, chat_format: ChatFormat | N
     return chat_format
 
 
-def v32_pieces(messages: Sequence[Message], thinking: bool, tools: Sequence[Mapping[str, Any]] | None = None) -> Pieces:
+def v32_pieces(
+    messages: Sequence[Message],
+    thinking: bool,
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    schema: Mapping[str, Any] | None = None,
+) -> Pieces:
     """Write a whole conversation in DeepSeek-V3.2's format. It may also end in an assistant turn.
 
     Only assistant turns after the last user turn keep their reasoning. Two points differ from the published program:
     developer messages before the last user turn are kept, and assistant turns after it may lack reasoning.
     """
     turns = [dict(message) for message in messages]
-    if tools:
-        if not turns or turns[0]["role"] != "system":
-            turns.insert(0, {"role": "system", "content": ""})
-        turns[0]["tools"] = tools
-    last_user = max((index for index, turn in enumerate(turns) if turn["role"] in USER_ROLES), default=-1)
+    first: dict[str, Any] = {"tools": tools} if tools else {}
+    if schema:
+        first["response_format"] = schema
     pieces: Pieces = [Special(BOS)]
+    if turns and turns[0]["role"] == "system":
+        turns[0] |= first
+    else:
+        pieces += _appendix(first)
+    last_user = max((index for index, turn in enumerate(turns) if turn["role"] in USER_ROLES), default=-1)
     for index, turn in enumerate(turns):
         # From the last user turn on, every assistant turn starts with reasoning.
         thinks = thinking and index >= last_user
@@ -274,10 +281,10 @@ def _call(index: int, call: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
         arguments = json.loads(function.get("arguments") or "{}")
     except (ValueError, RecursionError) as error:
         raise MessageError(
-            f"messages[{index}].tool_calls has arguments that are not JSON; expected a JSON object: {error}"
+            f".tool_calls has arguments that are not JSON; expected a JSON object: {error}", index
         ) from None
     if not isinstance(arguments, dict):
-        raise MessageError(f"messages[{index}].tool_calls has arguments {arguments!r:.50}; expected a JSON object")
+        raise MessageError(f".tool_calls has arguments {arguments!r:.50}; expected a JSON object", index)
     return function["name"], arguments
 
 
@@ -289,10 +296,8 @@ def _results(turns: Sequence[Message], start: int) -> list[str]:
     results = turns[start:end]
     calls = (turns[start - 1].get("tool_calls") or ()) if start else ()
     if len(calls) != len(results):
-        raise MessageError(
-            f"messages[{start}] starts {len(results)} tool messages; expected {len(calls)}, one for each call of the message "
-            "before them"
-        )
+        expected = f"{len(calls)}, one for each call of the message before them"
+        raise MessageError(f" starts {len(results)} tool messages; expected {expected}", start)
     order = {str(call.get("id")): index for index, call in enumerate(calls)}
     ids = [str(result.get("tool_call_id")) for result in results]
     if len(order) == len(calls) and set(ids) == set(order):
@@ -303,40 +308,41 @@ def _results(turns: Sequence[Message], start: int) -> list[str]:
 def _normalized(index: int, message: Message) -> dict[str, Any]:
     """Return the message with its content as one text and its calls' arguments as JSON text. Raises MessageError."""
     if not isinstance(message, Mapping):
-        raise MessageError(f"messages[{index}] is {message!r:.50}; expected an object")
+        raise MessageError(f" is {message!r:.50}; expected an object", index)
     role = message.get("role")
     if role not in ("system", "developer", "user", "assistant", "tool"):
-        raise MessageError(
-            f"messages[{index}].role is {role!r:.50}; expected system, developer, user, assistant or tool"
-        )
+        raise MessageError(f".role is {role!r:.50}; expected system, developer, user, assistant or tool", index)
     turn = {key: value for key, value in message.items() if value is not None}
+    if not turn.get("reasoning_content") and "reasoning" in turn:  # vLLM's name
+        turn["reasoning_content"] = turn["reasoning"]
     turn["content"] = _text(index, message.get("content"))
     if turn["content"] is None and (role != "assistant" or not message.get("tool_calls")):
         if role != "assistant" and role != "system":
-            raise MessageError(f"messages[{index}].content is None; expected text in a {role} message")
+            raise MessageError(f".content is None; expected text in a {role} message", index)
         turn["content"] = ""
     if "reasoning_content" in turn and not isinstance(turn["reasoning_content"], str):
-        raise MessageError(f"messages[{index}].reasoning_content is {turn['reasoning_content']!r:.50}; expected text")
+        raise MessageError(f".reasoning_content is {turn['reasoning_content']!r:.50}; expected text", index)
     if calls := message.get("tool_calls"):
         if not isinstance(calls, list | tuple):
-            raise MessageError(f"messages[{index}].tool_calls is {calls!r:.50}; expected a list")
+            raise MessageError(f".tool_calls is {calls!r:.50}; expected a list", index)
         turn["tool_calls"] = [_normalized_call(index, call) for call in calls]
-    _check_tools(f"messages[{index}].tools", message.get("tools"))
+    _check_tools(message.get("tools"), index)
     return turn
 
 
-def _check_tools(name: str, tools: Any) -> None:
+def _check_tools(tools: Any, index: int | None = None) -> None:
     if tools is None:
         return
     for tool in tools if isinstance(tools, list | tuple) else [None]:
         if not isinstance(tool, Mapping) or not isinstance(tool.get("function", tool), Mapping):
-            raise MessageError(f"{name} is {tools!r:.50}; expected a list of functions in OpenAI's shape")
+            dot = "" if index is None else "."
+            raise MessageError(f"{dot}tools is {tools!r:.50}; expected a list of functions in OpenAI's shape", index)
 
 
 def _normalized_call(index: int, call: Any) -> dict[str, Any]:
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-        raise MessageError(f"messages[{index}].tool_calls holds {call!r:.50}; expected a function with a name")
+        raise MessageError(f".tool_calls holds {call!r:.50}; expected a function with a name", index)
     arguments = function.get("arguments", "{}")
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments, ensure_ascii=False)
@@ -351,6 +357,5 @@ def _text(index: int, content: Any) -> str | None:
         texts = [part for part in parts if isinstance(part, str)]
         if len(texts) == len(parts):
             return "\n".join(texts)
-    raise MessageError(
-        f"messages[{index}].content is {content!r:.50}; expected text or a list of text parts: this model reads only text"
-    )
+    expected = "text or a list of text parts: this model reads only text"
+    raise MessageError(f".content is {content!r:.50}; expected {expected}", index)

@@ -6,11 +6,14 @@ Without tokenizer.json, transformers' AutoTokenizer builds the same definition f
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+from ...kernels.errors import ArgumentError
 from ...model.checkpoint.files import parse_object
 from ...model.errors import short_repr
 from .errors import TokenizerError
+
+T = TypeVar("T")
 
 
 class Kind(NamedTuple):
@@ -50,6 +53,13 @@ def _optional(expected: str, accepts: Callable[[Any], bool]) -> Kind:
     return Kind(f"{expected}, or null", lambda value: value is None or accepts(value))
 
 
+def _only(value: Any) -> Kind:
+    expected = "null" if value is None else f"{json.dumps(value)}, or null"
+    return Kind(
+        expected, lambda given: given is None or (given == value and isinstance(given, bool) == isinstance(value, bool))
+    )
+
+
 _OBJECT = Kind("an object", lambda value: isinstance(value, dict))
 _TEXT = _optional("a text", lambda value: isinstance(value, str))
 _FLAG = _optional("true or false", lambda value: type(value) is bool)
@@ -80,9 +90,21 @@ _KINDS: dict[str, dict[str, Kind]] = {
     "generation_config.json": {
         "eos_token_id": _IDS,
         **dict.fromkeys(("bos_token_id", "max_length", "max_new_tokens", "top_k"), _INTEGER),
-        **dict.fromkeys(("temperature", "top_p", "repetition_penalty"), _NUMBER),
+        **dict.fromkeys(("temperature", "top_p", "min_p", "repetition_penalty"), _NUMBER),
         "do_sample": _FLAG,
         "transformers_version": _TEXT,
+        # Keys with which transformers would choose other tokens, and the only value that is computed here.
+        **dict.fromkeys(("num_beams", "num_beam_groups", "num_return_sequences", "guidance_scale"), _only(1)),
+        **dict.fromkeys(("typical_p", "encoder_repetition_penalty"), _only(1)),
+        **dict.fromkeys(
+            ("no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "min_length", "min_new_tokens"), _only(0)
+        ),
+        **dict.fromkeys(("epsilon_cutoff", "eta_cutoff", "diversity_penalty", "penalty_alpha"), _only(0)),
+        **dict.fromkeys(("bad_words_ids", "force_words_ids", "suppress_tokens", "begin_suppress_tokens"), _only([])),
+        **dict.fromkeys(("constraints", "stop_strings", "sequence_bias", "dola_layers"), _only([])),
+        **dict.fromkeys(("forced_bos_token_id", "forced_eos_token_id", "forced_decoder_ids"), _only(None)),
+        **dict.fromkeys(("top_h", "max_time", "watermarking_config", "exponential_decay_length_penalty"), _only(None)),
+        "token_healing": _only(False),
     },
     "config.json": {"eos_token_id": _IDS},  # model/checkpoint/config_json.py checks the rest
 }
@@ -156,13 +178,27 @@ def end_ids(directory: Path) -> list[int]:
     return found
 
 
-def sampling_defaults(directory: Path) -> dict[str, Any]:
-    """Return the fields of SamplingParams that generation_config.json sets, as vLLM reads them."""
-    if not directory.is_dir():  # only a config.json, for random weights
-        return {}
-    generation = read_settings(directory / "generation_config.json") or {}
-    names = ("temperature", "top_p", "top_k", "repetition_penalty")
-    return {name: generation[name] for name in names if generation.get(name) is not None}
+# Keys of generation_config.json, and the fields of SamplingParams that they set: vLLM's choice, and transformers' do_sample.
+_SAMPLING = {name: name for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")}
+_SAMPLING["max_new_tokens"] = "max_tokens"
+
+
+def sampling_defaults(directory: Path, make: Callable[..., T]) -> T:
+    """Return what `make` makes of the fields of SamplingParams that generation_config.json sets.
+
+    Raises TokenizerError, also in place of `make`'s ArgumentError, so that it names the file. max_length, which counts the prompt,
+    is ignored, as in vLLM.
+    """
+    path = directory / "generation_config.json"
+    values = (read_settings(path) if directory.is_dir() else None) or {}  # else only a config.json, for random weights
+    given = {field: values[key] for key, field in _SAMPLING.items() if values.get(key) is not None}
+    if values.get("do_sample") is False:
+        given["temperature"] = 0
+    try:
+        return make(**given)
+    except ArgumentError as error:
+        name = next((key for key, field in _SAMPLING.items() if field == error.name), error.name)
+        raise TokenizerError(f"{path}: {error.renamed(name)}") from error
 
 
 def read_chat_template(directory: Path, settings: dict[str, Any]) -> str | None:

@@ -1,10 +1,11 @@
 """Arguments of function calls, written as JSON while a call is read, and made to fit the function's JSON schema."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-_MOST_REFERENCES = 16  # followed to find a type, because a schema may refer to itself
+from .schemas import alternatives
+
 _EXACT = 2**53  # floats up to here are whole numbers exactly
 # Models sometimes wrap all arguments in one of these.
 _WRAPPERS = ("arguments", "input")
@@ -54,36 +55,27 @@ class ToolSchema:
             repaired[name] = json.loads(self.value(name, value if is_string else _dump(value), is_string))
         return text.strip() if _same(repaired, values) else _dump(repaired)
 
-    def _types(self, schema: Any, references: int = 0) -> frozenset[str] | None:
-        """Return the names of the JSON types that a schema accepts; None if they are not known."""
-        if not isinstance(schema, Mapping):
-            return None
-        if isinstance(path := schema.get("$ref"), str):
-            return self._types(self._resolve(path), references + 1) if references < _MOST_REFERENCES else None
-        if isinstance(kind := schema.get("type"), str):
-            return frozenset((kind,))
-        if isinstance(kind, list):
-            return frozenset(name for name in kind if isinstance(name, str))
-        if "const" in schema:
-            return frozenset((_type(schema["const"]),))
-        if isinstance(values := schema.get("enum"), list):
-            return frozenset(map(_type, values))
-        for key in ("anyOf", "oneOf"):
-            if isinstance(choices := schema.get(key), list):
-                each = [self._types(choice, references + 1) for choice in choices if references < _MOST_REFERENCES]
-                known = [types for types in each if types is not None]
-                return frozenset().union(*known) if each and len(known) == len(each) else None
-        parts = schema.get("allOf")
-        for part in parts if isinstance(parts, list) and references < _MOST_REFERENCES else ():
-            if (types := self._types(part, references + 1)) is not None:
-                return types
-        return None
+    def _types(self, schema: Any, seen: set[int] | None = None) -> frozenset[str] | None:
+        """Return the names of the JSON types that a schema accepts; None if they are not known. seen: schemas that lead to it."""
+        seen = set() if seen is None else seen
+        found: set[str] = set()
+        for each in alternatives(schema, self._schema):
+            types = self._own_types(each, seen) if isinstance(each, Mapping) and id(each) not in seen else None
+            if types is None:
+                return None
+            found.update(types)
+        return frozenset(found) or None
 
-    def _resolve(self, path: str) -> Any:
-        place: Any = self._schema if path.startswith("#") else None
-        for key in path.split("/")[1:]:
-            place = place.get(key.replace("~1", "/").replace("~0", "~")) if isinstance(place, Mapping) else None
-        return place
+    def _own_types(self, schema: Mapping[str, Any], seen: set[int]) -> Iterable[str] | None:
+        seen.add(id(schema))
+        if isinstance(kind := schema.get("type"), str | list):
+            return [kind] if isinstance(kind, str) else [name for name in kind if isinstance(name, str)]
+        values = [schema["const"]] if "const" in schema else schema.get("enum")
+        if isinstance(values, list):
+            return map(_type, values)
+        parts = schema.get("allOf")
+        each = (self._types(part, seen) for part in (parts if isinstance(parts, list) else ()))
+        return next((types for types in each if types is not None), None)
 
 
 def tool_schemas(tools: Sequence[Mapping[str, Any]] | None) -> dict[str, ToolSchema]:

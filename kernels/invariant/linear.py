@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
+from ..reference.e4m3 import SHRUNK, shrunk_columns
 from ..reference.grouped_gemm import by_expert
 from ..reference.linear import linear as packed_linear
 from ..reference.quantize import GROUP
@@ -45,12 +46,11 @@ def fp8_gemm(
     beside_previous: bool = False,
 ) -> torch.Tensor:
     rows, columns = a.values.shape[0], weight.shape[0]
-    values, weight = a.values.float(), weight.float()
     total = torch.zeros(rows, columns)
-    for block in range(a.scales.shape[1]):  # ascending, whatever the number of rows
+    for block, numbers in enumerate(shrunk_columns(weight, GROUP)):  # ascending, whatever the number of rows
         slice_ = slice(block * GROUP, (block + 1) * GROUP)
         row_scales = weight_scale[:, block].repeat_interleave(GROUP)[:columns]  # of the rows of the weight
-        partial = row_products(values[:, slice_], weight[:, slice_])
+        partial = row_products(a.values[:, slice_].float() / SHRUNK, numbers)
         total += partial.mul_(a.scales[:, block, None] * row_scales)
     return total.to(out_dtype)
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from ..types import Quantized
+from .e4m3 import SHRUNK, shrunk_columns
 from .quantize import GROUP
 
 
@@ -17,9 +18,9 @@ def fp8_gemm(
 ) -> torch.Tensor:
     rows, columns = a.values.shape[0], weight.shape[0]
     total = torch.zeros(rows, columns, dtype=torch.float32, device=weight.device)
-    for block in range(a.scales.shape[1]):
+    for block, numbers in enumerate(shrunk_columns(weight, GROUP)):
         slice_ = slice(block * GROUP, (block + 1) * GROUP)
-        partial = a.values[:, slice_].float() @ weight[:, slice_].float().T
+        partial = (a.values[:, slice_].float() / SHRUNK) @ numbers.T
         row_scales = weight_scale[:, block].repeat_interleave(GROUP)[:columns]  # of the rows of the weight
         total.addcmul_(partial, a.scales[:, block, None] * row_scales)
     return total.to(out_dtype)

@@ -10,8 +10,6 @@ from ..types import GroupedRows, Quantized
 from .fp8_gemm import fp8_gemm
 from .wide import widened
 
-CACHE_LINE = 64  # bytes, at which torch's memory on a CPU begins
-
 
 def grouped_gemm(routed: GroupedRows) -> None:
     by_expert(routed, _product, fp8_gemm)
@@ -27,8 +25,6 @@ def by_expert(routed: GroupedRows, product: Callable[..., Any], fp8_product: Cal
         values, scales = routed.gathered(slice(start, end))
         own = weight[slot]
         if scales is None or weight_scale is None:
-            # A BLAS may choose the order of a sum by the address of a weight, which depends on its slot.
-            own = own if own.data_ptr() % CACHE_LINE == 0 else own.clone()
             out[start:end] = product(values, own, out.dtype)
         else:
             out[start:end] = fp8_product(Quantized(values, scales), own, weight_scale[slot], out.dtype)

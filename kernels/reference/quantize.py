@@ -5,6 +5,7 @@ import math
 import torch
 import torch.nn.functional as F
 
+from .e4m3 import SHRUNK, row_parts, shrink
 from .wide import widened
 
 FP8_MAX = 448.0  # largest e4m3fn value
@@ -45,10 +46,19 @@ def quantize_weight(weight: torch.Tensor, ue8m0: bool = True) -> tuple[torch.Ten
     return values.view(row_blocks * GROUP, column_blocks * GROUP)[:rows, :columns].contiguous(), scale
 
 
-def dequantize_weight(weight: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+def dequantize_weight(weight: torch.Tensor, scale: torch.Tensor, out: torch.Tensor) -> None:
     rows, columns = weight.shape
-    scales = scale.repeat_interleave(GROUP, 0)[:rows].repeat_interleave(GROUP, 1)[:, :columns]
-    return (weight.float() * scales).to(dtype)
+    factors = scale / SHRUNK
+    if weight.device.type != "cpu" or not factors.isfinite().all():
+        scales = scale.repeat_interleave(GROUP, 0)[:rows].repeat_interleave(GROUP, 1)[:, :columns]
+        out.copy_(weight.float() * scales)
+        return
+    for part in row_parts(weight, GROUP):  # in a block of rows
+        numbers = out[part] if out.dtype == torch.float32 else torch.empty(weight[part].shape)
+        shrink(weight[part], numbers)
+        numbers.mul_(factors[part.start // GROUP].repeat_interleave(GROUP)[:columns])
+        if numbers.dtype != out.dtype:
+            out[part] = numbers
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:

@@ -81,7 +81,10 @@ def dense_mla_decode(
     results = out.view(batch, rows, value_dim)
     if parts > 1:
         results = torch.empty(batch * parts, rows, value_dim, dtype=torch.float32, device=q.device)
-    lengths, unused = cache_seqlens, scores[0, 0]
+    lengths, unused = (
+        cache_seqlens.clamp(max=block_table.shape[1] * page),
+        scores[0, 0],
+    )  # the kernel reads the table unchecked
     kernel(queries, keys, block_table, lengths, unused, results, *scores, softmax_scale, parts, page, fresh)
     if parts > 1:
         partial = results.view(batch, parts, rows, value_dim)

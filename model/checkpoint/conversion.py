@@ -22,7 +22,7 @@ from ..parallel.plan import Plan, ShardSlice
 from ..weight_map import TensorSpec, scale_parameter
 from .config_json import read_config
 from .files import sync, write_json
-from .load import DTYPES, RowChunk, narrow, read_ahead
+from .load import read_ahead
 from .locate import (
     STATE,
     FusedParameter,
@@ -48,6 +48,7 @@ from .manifest import (
     read_converted_manifest,
     row_chunks,
 )
+from .rows import DTYPES, RowChunk, narrow
 from .safetensors import INDEX, StoredTensor, parse_file, read_headers
 
 _COPIED = ("*.json", "*.jinja", "*.model", "*.txt")  # configuration, tokenizer, chat template

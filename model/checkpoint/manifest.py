@@ -16,6 +16,7 @@ checking a file costs little compared with reading it. Hashes find accidents: an
 manifest.
 """
 
+import os
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -142,13 +143,20 @@ def read_bytes(file: Path, start: int, stop: int) -> bytearray:
     return data
 
 
-def read_into(file: Path, start: int, data: memoryview) -> None:
-    """Fill `data` from byte `start` of a file. Raises CheckpointError if it cannot be read."""
+def identify(status: os.stat_result) -> tuple[int, int, int]:
+    """Return what changes if a file is replaced, or written."""
+    return status.st_size, status.st_mtime_ns, status.st_ino
+
+
+def read_into(file: Path, start: int, data: memoryview, identity: tuple[int, int, int] | None = None) -> None:
+    """Fill `data` from byte `start` of a file. Raises CheckpointError if it cannot be read, or no longer has this identity."""
     if not data:
         return
     try:
         # The file is opened for each read: a checkpoint may have more files than a process may hold open.
         with FileIO(file) as opened:
+            if identity not in (None, identify(os.fstat(opened.fileno()))):
+                raise CheckpointError(file, "has changed since it was loaded; expected it as it was: start again")
             opened.seek(start)
             done = 0
             while done < len(data):  # one call returns at most 2 GiB

@@ -39,23 +39,29 @@ def build_model(
     ranks: Ranks | None = None,
     mtp: MTPTables | None = None,
     deterministic: bool = False,
+    offload: bool = False,
 ) -> Transformer:
     """Build the model, or this rank's part of it, with uninitialised parameters on `device`.
 
-    mtp: with the MTP layer, for speculative decoding.
+    mtp: with the MTP layer, for speculative decoding. offload: without the routed experts.
     """
     if ranks is None or ranks.size == 1:
-        return Transformer(config, precision, backend, device, mtp, deterministic)
-    model = Transformer(config, precision, backend, "meta", mtp, deterministic)  # takes no memory
+        return Transformer(config, precision, backend, device, mtp, deterministic, offload)
+    model = Transformer(config, precision, backend, "meta", mtp, deterministic, offload)  # takes no memory
     shard_model(model, Plan(config, ranks.rank, ranks.size, mtp), ranks, torch.device(device))
     return model
 
 
 def parameter_bytes(
-    config: ModelConfig, precision: Precision, rank: int = 0, size: int = 1, mtp: MTPTables | None = None
+    config: ModelConfig,
+    precision: Precision,
+    rank: int = 0,
+    size: int = 1,
+    mtp: MTPTables | None = None,
+    offload: bool = False,
 ) -> int:
-    """Count the bytes of one rank's parameters."""
-    model = Transformer(config, precision, "reference", "meta", mtp)
+    """Count the bytes of one rank's parameters. offload: without the routed experts."""
+    model = Transformer(config, precision, "reference", "meta", mtp, offload=offload)
     if size > 1:
         shard_model(model, Plan(config, rank, size, mtp), Ranks(rank, size), torch.device("meta"))
     return sum(each.numel() * each.element_size() for each in model.parameters())
@@ -113,7 +119,8 @@ def _connect(block: Block, plan: Plan, ranks: Ranks) -> None:
         if split["dense MLPs"]:
             block.mlp.register_forward_hook(partial(_sum_outputs, ranks, attention.compute))
         return
-    block.mlp.experts.first, block.mlp.experts.step = plan.experts.start, plan.experts.step
+    experts = block.mlp.experts
+    experts.first, experts.step, experts.count = plan.experts.start, plan.experts.step, len(plan.experts)
     block.mlp.defers_sum = False
     block.mlp.register_forward_hook(partial(_sum_outputs, ranks, attention.compute))
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 from deepseek_v32.model.checkpoint import load as loading
 from deepseek_v32.model.checkpoint.load import load_model
@@ -112,12 +113,8 @@ def drop(model: Path) -> None:
 @contextmanager
 def without_search() -> Iterator[None]:
     """Loading as it was before it looked for NaN and infinity."""
-    search = loading._check_finite
-    loading._check_finite = lambda tensor, data: None
-    try:
+    with patch.object(loading, "check_finite", lambda tensor, data: None):
         yield
-    finally:
-        loading._check_finite = search
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import pytest
 
 from campaigns import checkpoint_mutants, checkpoints
-from deepseek_v32.model.checkpoint import load
+from deepseek_v32.model.checkpoint import load, rows
 from deepseek_v32.model.checkpoint.manifest import TensorHashes
 
 
@@ -17,8 +17,8 @@ def test_a_slice():
 
 MISSING = {
     "hashes": (TensorHashes, "check", "bit of a weight", "silent"),
-    "search for NaN": (load, "_check_finite", "NaN in the indexer", "silent"),
-    "scales": (load._ParameterLoader, "_take_scale", "scale of 0 or less", "silent"),
+    "search for NaN": (load, "check_finite", "NaN in the indexer", "silent"),
+    "scales": (rows.ParameterLoader, "_take_scale", "scale of 0 or less", "silent"),
 }
 
 
@@ -29,8 +29,9 @@ def test_a_missing_check_fails_the_campaign(monkeypatch, owner, check, name, out
     if check == "_take_scale":
 
         def take(self, scale):  # without its check
-            self._scale = scale
-            if self._scale_target is not None:
+            if self._scale_target is None:
+                self._scale = scale
+            else:
                 self._scale_target.copy_(scale)
 
         monkeypatch.setattr(owner, check, take)

@@ -17,7 +17,7 @@ from deepseek_v32.inference.engine.running.runner import Runner
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.scheduling.scheduler import Scheduler
 from deepseek_v32.kernels import device as hardware
-from deepseek_v32.kernels import registry
+from deepseek_v32.kernels import implementations, registry
 from deepseek_v32.model.config import ModelConfig, Precision
 from deepseek_v32.model.parallel.shard import build_model
 from support.preemption import preempt_every_other_step
@@ -140,7 +140,7 @@ def test_a_step_is_launched_ahead_once_its_bucket_is_settled(
 def test_graphs_need_implementations_that_do_not_wait_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a Hopper GPU, one implementation that waits for the device rules graphs out, in any operation of a decode step."""
     monkeypatch.setattr(hardware, "is_hopper", lambda device: True)
-    monkeypatch.setattr(registry, "find_spec", lambda package: True)
+    monkeypatch.setattr(implementations, "find_spec", lambda package: True)
     monkeypatch.setattr(registry, "choose_implementation", registry.choose_implementation.__wrapped__)
     monkeypatch.setattr(decode_graph, "choose_implementation", registry.choose_implementation)
     config = replace(TINY, num_hidden_layers=2, kv_lora_rank=512, qk_rope_head_dim=64, weight_block=(128, 128))
@@ -158,8 +158,8 @@ def test_graphs_need_implementations_that_do_not_wait_for_the_device(monkeypatch
     assert not captured(config, precision="bf16") and not captured(config, device="cpu")
     for operation in build_model(config, "fp8", "auto", "cpu").decode_operations():
         with monkeypatch.context() as patch:
-            only_reference = tuple(one for one in registry.OPERATIONS[operation] if one.backend == "reference")
-            patch.setitem(registry.OPERATIONS, operation, only_reference)
+            only_reference = tuple(one for one in implementations.OPERATIONS[operation] if one.backend == "reference")
+            patch.setitem(implementations.OPERATIONS, operation, only_reference)
             assert not captured(config), operation
 
 

@@ -373,7 +373,7 @@ def test_a_terminal_gets_no_escape_sequences_from_the_model():
 
 
 def test_doctor_names_an_implementation_for_every_operation(run):
-    from deepseek_v32.kernels.registry import OPERATIONS
+    from deepseek_v32.kernels.implementations import OPERATIONS
 
     code, out, _ = run("doctor", "--json", "--device", "cpu")
     report = json.loads(out)

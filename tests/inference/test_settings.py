@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from deepseek_v32.inference import SamplingParams
 from deepseek_v32.inference.text.errors import TokenizerError
 from deepseek_v32.inference.text.messages import encode_messages
-from deepseek_v32.inference.text.settings import read_settings
+from deepseek_v32.inference.text.settings import read_settings, sampling_defaults
 from deepseek_v32.inference.text.tokenizer import Tokenizer
 from support.tokenizers import write_tokenizer
 
@@ -133,6 +134,49 @@ def places(value: Any, depth: int = 0) -> Iterator[tuple[Any, ...]]:
     for key in keys if len(keys) < 20 else (keys[0], keys[-1]):
         if depth < 4:
             yield from ((key, *rest) for rest in places(value[key], depth + 1))
+
+
+def generation(directory: Path, **values: Any) -> dict[str, Any]:
+    (directory / "generation_config.json").write_text(json.dumps(values))
+    sampling_defaults(directory, SamplingParams)
+    return sampling_defaults(directory, dict[str, Any])
+
+
+def test_generation_keys_are_honoured(tmp_path):
+    """vLLM's `get_diff_sampling_param` and transformers' do_sample."""
+    given = {"temperature": 0.6, "top_p": 0.9, "top_k": 7, "min_p": 0.1, "repetition_penalty": 1.1}
+    assert generation(tmp_path, **given, max_new_tokens=9, do_sample=True) == {**given, "max_tokens": 9}
+    assert generation(tmp_path, **given, do_sample=False) == {**given, "temperature": 0}
+    assert generation(tmp_path, top_p=None, max_new_tokens=None, do_sample=None, bos_token_id=0, anything=3) == {}
+
+
+def test_generation_keys_of_transformers(tmp_path):
+    """Every key of transformers is accepted at its neutral value, and one that would choose other tokens at no other."""
+    from transformers import GenerationConfig
+
+    neutral = vars(GenerationConfig()) | GenerationConfig._get_default_generation_params()
+    assert len(neutral) > 60
+    for key, value in neutral.items():
+        generation(tmp_path, **{key: value})
+    others = {
+        "num_beams": 4, "typical_p": 0.9, "top_h": 0.5, "epsilon_cutoff": 0.1, "eta_cutoff": 0.1, "no_repeat_ngram_size": 3,
+        "min_length": 5, "min_new_tokens": 5, "stop_strings": ["a"], "suppress_tokens": [3], "begin_suppress_tokens": [3],
+        "bad_words_ids": [[3]], "sequence_bias": [[[3], 1.0]], "guidance_scale": 1.5, "penalty_alpha": 0.6, "dola_layers": "high",
+        "forced_eos_token_id": 1, "forced_bos_token_id": 0, "exponential_decay_length_penalty": [5, 1.1], "max_time": 1.0,
+        "encoder_repetition_penalty": 1.5, "watermarking_config": {}, "token_healing": True, "num_return_sequences": 2,
+    }  # fmt: skip
+    for key, value in others.items():
+        with pytest.raises(TokenizerError, match=f"generation_config.json: {key} is .*; expected "):
+            generation(tmp_path, **{key: value})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("top_p", 7), ("temperature", -1), ("min_p", 2), ("top_k", -2), ("max_new_tokens", 0), ("repetition_penalty", 0)],
+)
+def test_a_bad_generation_value_names_its_file_and_key(tmp_path, key, value):
+    with pytest.raises(TokenizerError, match=f"{tmp_path}/generation_config.json: {key} is {value}; expected "):
+        generation(tmp_path, **{key: value})
 
 
 @pytest.mark.heavy

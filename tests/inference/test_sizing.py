@@ -11,14 +11,14 @@ from deepseek_v32.inference.cache_check.check import CacheCheck
 from deepseek_v32.inference.config import CacheBudget, EngineConfig
 from deepseek_v32.inference.engine import sizing
 from deepseek_v32.inference.engine.running.cache import allocate, bytes_per_page
-from deepseek_v32.inference.engine.running.largest_step import (
+from deepseek_v32.inference.engine.running.runner import Runner
+from deepseek_v32.inference.engine.sizing import check_fits, pages_in_memory, resolve_limits
+from deepseek_v32.inference.engine.warm_up import (
     largest_step,
     prepare_largest_step,
     shortest_prompt,
     warm_up_logits,
 )
-from deepseek_v32.inference.engine.running.runner import Runner
-from deepseek_v32.inference.engine.sizing import check_fits, pages_in_memory, resolve_limits
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.parallel.plan import Plan
 from deepseek_v32.model.parallel.shard import build_model, parameter_bytes
@@ -170,8 +170,8 @@ def test_the_step_that_is_measured_stamps_what_it_writes(checks):
     assert short.decodes == 0
     for each in (short, batch, batch):  # as it is measured
         assert runner.run(each).logits.isfinite().all()
-    assert len(runner.observers.members) == checks
-    for check in runner.observers.members:
+    assert len(runner.observers) == checks
+    for check in runner.observers:
         assert isinstance(check, CacheCheck)
         slots = short.tokens + batch.tokens - batch.decodes + 1  # decodes share one
         assert check.stamps.columns.count_nonzero() == 2 * 2 * slots

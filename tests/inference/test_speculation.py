@@ -10,7 +10,7 @@ from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.commands.options import ModelOptions
 from deepseek_v32.inference.config import AUTO, EngineConfig
 from deepseek_v32.inference.distributed.model_source import ModelSource
-from deepseek_v32.inference.engine.running.runner import EagerStep
+from deepseek_v32.inference.engine.running.eager_step import EagerStep
 from deepseek_v32.inference.engine.scheduling.pace import UNBOUNDED, Pace
 from deepseek_v32.inference.engine.scheduling.pages import PagePool
 from tiny_model.checkpoint import TINY, write_checkpoint

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from campaigns.speculation import Answer, Asked, difference, make_case, run
-from deepseek_v32.inference.engine.running.runner import EagerStep, Runner
+from deepseek_v32.inference.engine.running.eager_step import EagerStep
+from deepseek_v32.inference.engine.running.runner import Runner
 from deepseek_v32.inference.engine.step import Choices
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.metadata import AttentionMetadata

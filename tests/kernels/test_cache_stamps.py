@@ -9,8 +9,8 @@ import torch
 
 from deepseek_v32.kernels.cache_stamps import check_cache, multiplier_table, stamp_tokens
 from deepseek_v32.kernels.cache_write import write_index_cache, write_latent_cache
+from deepseek_v32.kernels.implementations import OPERATIONS
 from deepseek_v32.kernels.reference.cache_stamps import decode_tasks
-from deepseek_v32.kernels.registry import OPERATIONS
 from deepseek_v32.kernels.types import (
     CHAIN,
     COMPARE_HASH,

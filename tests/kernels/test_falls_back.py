@@ -9,7 +9,7 @@ import torch
 from deepseek_v32.kernels import availability
 from deepseek_v32.kernels.availability import falls_back
 from deepseek_v32.kernels.cuda import fp32_ops, kv_up_projection, routing
-from deepseek_v32.kernels.registry import OPERATIONS
+from deepseek_v32.kernels.implementations import OPERATIONS
 from deepseek_v32.kernels.types import ExpertChoice
 
 

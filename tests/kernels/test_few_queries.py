@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from deepseek_v32.kernels.cache_write import gather_latents, write_latent_cache
+from deepseek_v32.kernels.implementations import INVARIANT
 from deepseek_v32.kernels.invariant.gpu import sparse_mla
 from deepseek_v32.kernels.invariant.gpu.sparse_mla import _by_pieces, few_queries
-from deepseek_v32.kernels.registry import INVARIANT
 from deepseek_v32.kernels.sparse_mla_prefill import sparse_mla_prefill
 from deepseek_v32.kernels.types import SparseAttention
 

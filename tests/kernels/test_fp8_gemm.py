@@ -172,6 +172,15 @@ def test_default_output_is_bf16_and_no_row_is_no_row(backend: Backend) -> None:
     assert result.shape == (0, 130) and result.dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize("code", [e4m3.NAN_CODE, 0x80 | e4m3.NAN_CODE], ids=["+", "-"])
+def test_nan_of_a_weight_stays_in_its_column(backend: Backend, code: int) -> None:
+    a, a_scale, b, b_scale = random_operands(3, 5, 256)
+    b[1, 200] = code
+    operands = Quantized(e4m3.as_fp8(a), torch.from_numpy(a_scale)), e4m3.as_fp8(b), torch.from_numpy(b_scale)
+    for result in (backend.run(fp8_gemm, *operands), fp8_gemm(*operands, backend=("invariant",))):
+        assert result[:, 1].isnan().all() and result[:, [0, 2, 3, 4]].isfinite().all()
+
+
 def test_nan_stays_in_its_row(backend: Backend) -> None:
     """A NaN activation makes the results of its row NaN, and of no other row."""
     a, a_scale, b, b_scale = random_operands(3, 128, 256)

@@ -13,13 +13,14 @@ from deepseek_v32.kernels import flash_mla, flash_mla_2025_09
 from deepseek_v32.kernels.cache_stamps import check_cache, multiplier_table, stamp_tokens
 from deepseek_v32.kernels.cache_write import gather_index_keys, gather_latents, write_index_cache, write_latent_cache
 from deepseek_v32.kernels.dense_mla import dense_mla_decode, paged_mla_decode_h16
+from deepseek_v32.kernels.implementations import INVARIANT, OPERATIONS
 from deepseek_v32.kernels.indexer_logits import paged_indexer_logits
 from deepseek_v32.kernels.norm_and_cache import norm_and_cache
-from deepseek_v32.kernels.registry import INVARIANT, OPERATIONS
 from deepseek_v32.kernels.select_topk import positions_to_slots, select_topk_slots
 from deepseek_v32.kernels.sparse_mla_decode import sparse_mla_decode
 from deepseek_v32.kernels.sparse_mla_prefill import sparse_mla_prefill
 from deepseek_v32.kernels.types import Caches, Norms, Stamps
+from support.backends import Backend
 
 PAGE, PAGES = 64, 3
 MOST = PAGES * PAGE - 1
@@ -341,10 +342,70 @@ def test_pages_of_index_keys_in_bytes_have_no_gaps() -> None:
 
 
 def test_no_operation_is_forgotten() -> None:
-    paged = {"block_table", "slots", "lengths", "cache_seqlens", "kv_indices", "cache", "caches"}
+    paged = {"block_table", "lengths", "cache_seqlens", "kv_indices", "cache", "caches"}
     public = {}
     for name, implementations in OPERATIONS.items():
         module = import_module(f"deepseek_v32.kernels.{implementations[-1].module}")
         public[name] = set(inspect.signature(getattr(module, name)).parameters) & paged
     tested = {name.split(",")[0].split(" of ")[0] for name in VALID}
     assert {name for name, arguments in public.items() if arguments} <= tested
+
+
+WRONG: dict[str, dict[str, Any]] = {  # values of the second sequence
+    "dense_mla_decode": {
+        "a page too far": {"block_table": int32([[2, 0, 1], [2**31 - 1, 0, 0]])},
+        "a page below 0": {"block_table": int32([[2, 0, 1], [-5, 0, 0]])},
+        "longer than the table": {"cache_seqlens": int32([130, 10_000])},
+    },
+    "paged_mla_decode_h16": {
+        "a page too far": {"kv_indices": int32([2, 0, 2**31 - 1, 99])},
+        "a page below 0": {"kv_indices": int32([2, 0, -5, 99])},
+        "past the list": {"kv_indptr": int32([0, 2, 10_000])},
+    },
+    "paged_indexer_logits": {
+        "a page too far": {"block_table": int32([[2, 0, 1], [2**24, 0, 0]])},
+        "a page below 0": {"block_table": int32([[2, 0, 1], [-5, 0, 0]])},
+        "longer than the table": {"lengths": int32([130, 10_000])},
+    },
+    "select_topk_slots": {
+        "a narrow table": {"block_table": NARROW, "ends": int32([128, 150])},
+        "longer than the scores": {"ends": int32([130, 10_000])},
+    },
+}
+OUTSIDE = [
+    pytest.param(name, change, id=f"{name}: {text}") for name, each in WRONG.items() for text, change in each.items()
+]
+
+
+BF16 = ("q", "cache", "q_nope", "q_pe", "ckv_cache", "kpe_cache")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("page", [64, 16])
+@pytest.mark.parametrize(("name", "changes"), OUTSIDE)
+def test_on_a_gpu_a_wrong_value_spoils_its_own_sequence(
+    backend: Backend, name: str, changes: dict[str, Any], page: int
+) -> None:
+    if backend.name == "reference" or (page == 16 and name != "dense_mla_decode"):
+        pytest.skip("a reference raises torch's errors" if page == 64 else "pages have 64 tokens")
+    if name == "paged_indexer_logits" and backend.name == "cuda":
+        function, valid = VALID["paged_indexer_logits, FP8"]
+    else:
+        function, valid = VALID[name]
+        valid = {key: x.bfloat16() if key in BF16 else x for key, x in valid.items()}
+    if page == 16:  # the same memory, in more pages
+        valid |= {"cache": valid["cache"].view(-1, page, 1, 576), "cache_seqlens": int32([40, 16])}
+        changes = {key: int32([40, 10_000]) if key == "cache_seqlens" else value for key, value in changes.items()}
+    results = []
+    for arguments in (valid, valid | changes):
+        leading, *_ = arguments.values()
+        found = backend.run(function, leading, **dict(list(arguments.items())[1:]))
+        results.append(found[0] if isinstance(found, tuple) else found)
+        torch.cuda.synchronize()
+    right, wrong = (result[0].float() for result in results)
+    if name == "paged_indexer_logits":
+        right, wrong = right[:130], wrong[:130]  # later columns hold anything
+    if name == "select_topk_slots":
+        assert right.shape == wrong.shape
+    else:
+        torch.testing.assert_close(wrong, right, rtol=2e-2, atol=2e-2)  # a plan may divide the keys otherwise

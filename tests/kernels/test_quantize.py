@@ -148,6 +148,35 @@ def test_weight_scale_multiplies_despite_its_name() -> None:
     assert [float(value) for value in corners] == [1.5, 6.0, 12.0, 24.0]
 
 
+@pytest.mark.parametrize("shape", [(1, 1), (300, 200), (140, 520), (3, 1400)], ids=str)
+@pytest.mark.parametrize("nan", [False, True], ids=["finite", "nan"])
+def test_every_code_times_every_kind_of_scale(
+    shape: tuple[int, int], nan: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The product in fp32 of numbers decoded by hand, for scales from subnormal ones to infinity; parts of one row and of more."""
+    monkeypatch.setattr("deepseek_v32.kernels.reference.e4m3.NUMBERS", 1024)
+    rng = np.random.default_rng(sum(shape))
+    codes = rng.integers(0, 256, shape, dtype=np.uint8)
+    codes[codes % 128 == e4m3.NAN_CODE] = 0
+    if nan:
+        codes[-1, -1], codes[0, shape[1] // 2] = 0x7F, 0xFF
+    blocks = -(-shape[0] // 128), -(-shape[1] // 128)
+    odd = np.array([1.0, -0.3, 1e-45, 3e-39, 2.0**119, 2.0**119.99, 3e38, np.inf, np.nan], np.float32)
+    usual = rng.uniform(0.5, 2, blocks).astype(np.float32)
+    for scales in (usual, *(np.full(blocks, x) for x in odd), rng.choice(odd, blocks)):
+        with np.errstate(all="ignore"):
+            numbers = e4m3.VALUES.astype(np.float32)[codes]
+            expected = numbers * scales.repeat(128, 0)[: shape[0]].repeat(128, 1)[:, : shape[1]]
+        weight, scale = e4m3.as_fp8(codes), torch.from_numpy(scales)
+        found = dequantize_weight(weight, scale)
+        np.testing.assert_array_equal(found.numpy(), expected)
+        known = ~np.isnan(expected)
+        np.testing.assert_array_equal(np.signbit(found.numpy())[known], np.signbit(expected)[known])
+        out = torch.empty(shape, dtype=torch.bfloat16)
+        assert dequantize_weight(weight, scale, torch.bfloat16, out) is out
+        assert torch.equal(out.nan_to_num(7.0), found.bfloat16().nan_to_num(7.0))
+
+
 def test_zero_weight_block_has_a_finite_scale() -> None:
     result = quantize_weight(torch.zeros(4, 130))
     assert result.scales.isfinite().all() and (result.scales > 0).all()

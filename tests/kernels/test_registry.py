@@ -9,39 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-from deepseek_v32.kernels import registry
+from deepseek_v32.kernels import implementations as table
 from deepseek_v32.kernels.availability import check_backend, describe
+from deepseek_v32.kernels.implementations import INVARIANT, OPERATIONS, Implementation
 from deepseek_v32.kernels.quantize import quantize_blocks
-from deepseek_v32.kernels.registry import (
-    BACKENDS,
-    INVARIANT,
-    OPERATIONS,
-    Implementation,
-    choose,
-    choose_implementation,
-    preference_of,
-)
+from deepseek_v32.kernels.registry import BACKENDS, choose, choose_implementation, preference_of
 from deepseek_v32.kernels.select_topk import select_topk
 
 CPU = torch.device("cpu")
-PUBLIC = (
-    "cache_stamps",
-    "cache_write",
-    "dense_mla",
-    "fp32_ops",
-    "fp8_gemm",
-    "grouped_gemm",
-    "hadamard",
-    "indexer_logits",
-    "kv_up_projection",
-    "linear",
-    "norm_and_cache",
-    "quantize",
-    "routing",
-    "select_topk",
-    "sparse_mla_decode",
-    "sparse_mla_prefill",
-)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -111,8 +86,8 @@ def test_a_model_s_backend_that_cannot_run_here_is_refused() -> None:
 def test_a_hopper_gpu_without_the_packages_is_told_what_to_install(
     monkeypatch: pytest.MonkeyPatch, backend: str, package: str
 ) -> None:
-    monkeypatch.setattr(registry.hardware, "is_hopper", lambda device: True)
-    monkeypatch.setattr(registry, "find_spec", lambda name: None)
+    monkeypatch.setattr(table.hardware, "is_hopper", lambda device: True)
+    monkeypatch.setattr(table, "find_spec", lambda name: None)
     message = Implementation(backend, "any").unsupported_reason(CPU, torch.bfloat16)
     assert message == f"{backend} needs {package}: pip install 'deepseek-v32[kernels]'"
 
@@ -146,12 +121,8 @@ def test_describe_names_every_operation_and_why_others_do_not_serve() -> None:
 def test_an_implementation_takes_what_the_operation_takes(operation: str) -> None:
     """The same arguments, some of them as one NamedTuple, without the choice of the backend."""
     implementations = OPERATIONS[operation]
-    public = {
-        name: function
-        for module in PUBLIC
-        for name, function in vars(import_module(f"deepseek_v32.kernels.{module}")).items()
-    }
-    expected = [name for name in inspect.signature(public[operation]).parameters if name != "backend"]
+    public = getattr(import_module(f"deepseek_v32.kernels.{implementations[-1].module}"), operation)
+    expected = [name for name in inspect.signature(public).parameters if name != "backend"]
     if operation.startswith("sparse_mla"):
         expected[1] = "latents"  # kv of a prompt or cache
     for one in implementations:

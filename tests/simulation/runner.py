@@ -312,7 +312,9 @@ class SimulatedStep(Step):
         computed: list[Computed],
         share: Share | None,
     ) -> None:
-        super().__init__(runner, batch, logits, recorder or SelectionRecorder(batch), found, share)
+        super().__init__(
+            runner, batch, logits, recorder or (SelectionRecorder(batch) if batch.is_inspected else None), found, share
+        )
         self.simulated, self.found, self.computed = runner, found, computed
 
     def _draft(self, choices: Choices | None) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from deepseek_v32.kernels.device import is_hopper
-from deepseek_v32.kernels.registry import OPERATIONS
+from deepseek_v32.kernels.implementations import OPERATIONS
 
 CPU = torch.device("cpu")
 

@@ -29,7 +29,7 @@ def make_runner(model: Transformer, sequences: int = 3, graphs: bool = False) ->
             tensor.fill_(torch.nan if tensor.is_floating_point() else 0x7F)
     drafter, decode_graphs = Drafter(model, caches[-1]), None
     if graphs:  # on a CPU, the same tensors without a graph
-        sizes = (PAGES, sequences, 256, model.config.index_topk, device, None, 5 * sequences)
+        sizes = (PAGES, sequences, 256, model.config.index_topk, device, (), 5 * sequences)
         decode_graphs = DecodeGraphs(model.forward_with_hidden, caches, *sizes)
     return Runner(model, caches, device, decode_graphs, None, drafter, sequences, PAGES)
 

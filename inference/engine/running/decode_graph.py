@@ -8,10 +8,12 @@ and changing numbers of drafts. Rows past the step's own are padding: one token 
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import add
 
+import numpy as np
 import torch
 
 from ....kernels.registry import choose_implementation, leading_dtype
@@ -21,7 +23,7 @@ from ..sampling.graph_tokens import GreedyTokens
 from ..scheduling.batch import Batch
 from .captured_step import CapturedStep, GraphMemory
 from .inputs import DecodeInputs, StagedTokens
-from .observer import Observers, Plan
+from .observer import Plan, StepObserver
 from .selection import DecodeRecord, DecodeRecords, SelectionRecorder
 
 _Outputs = tuple[torch.Tensor, torch.Tensor | None]  # logits; hidden states, if the model returns them
@@ -35,7 +37,7 @@ def can_capture(model: object) -> bool:
     if not isinstance(model, Transformer):
         return False
     compute = model.compute
-    if compute.device.type != "cuda" or compute.precision != "fp8":
+    if compute.device.type != "cuda" or compute.precision != "fp8" or compute.offload:
         return False
     return all(
         choose_implementation(name, compute.device, leading_dtype(name, "fp8"), compute.backend, width).capturable
@@ -88,17 +90,18 @@ class DecodeGraphs:
         max_model_len: int,
         topk: int,
         device: torch.device,
-        observers: Observers | None = None,
+        observers: Sequence[StepObserver] = (),
         max_rows: int | None = None,
         layers: int | None = None,
     ) -> None:
-        """max_rows: of a step; None: one for each sequence. layers: whose selections can be recorded; None: all."""
+        """observers: the runner's. max_rows: of a step; None: one for each sequence. layers: whose selections can be recorded;
+        None: all."""
         self.topk = topk
         self.forward = forward
         self.caches = caches
         self.scratch_page = scratch_page
         self.device = device
-        self.observers = Observers() if observers is None else observers
+        self.observers = observers
         self.batches = batch_buckets(max_rows or max_sequences)
         self.contexts = context_buckets(topk, max_model_len)
         self.staged = StagedTokens(max_sequences, device)
@@ -128,8 +131,8 @@ class DecodeGraphs:
         bucket = self._buckets[key]
         record, bucket.is_new = bucket.record, not bucket.step.is_captured
         record_place = 0 if record is None else record.next_place()
-        words = self.observers.before_graph(batch, plans)
-        bucket.inputs.fill(batch, words, record_place, bucket.greedy.next_place())
+        words = [each.before_graph(batch, plan) for each, plan in zip(self.observers, plans, strict=True)]
+        bucket.inputs.fill(batch, np.concatenate(words) if words else None, record_place, bucket.greedy.next_place())
         bucket.logits, bucket.hidden = bucket.step.run()
         if record is not None and recorder is not None:
             recorder.decodes(record.at(record_place))
@@ -155,7 +158,8 @@ class DecodeGraphs:
         return self.batches[bisect_left(self.batches, tokens)]
 
     def _make(self, size: int, context: int, recorded: bool) -> Bucket:
-        inputs = DecodeInputs(size, context, self.scratch_page, self.staged, self.observers.words)
+        words = sum(each.words for each in self.observers)
+        inputs = DecodeInputs(size, context, self.scratch_page, self.staged, words)
         needed = recorded and context > self.topk  # else everything is selected
         record = self._records.of(size) if needed else None
         greedy = GreedyTokens(size, self.staged)
@@ -167,7 +171,11 @@ class DecodeGraphs:
         given = inputs.read(greedy.given)
         if record is not None:
             given = given._replace(metadata=replace(given.metadata, selections=record.device))
-        with self.observers.in_graph(inputs.views.words, given) as (tokens, positions, metadata, _):
+        words = inputs.views.words.split([each.words for each in self.observers]) if self.observers else ()
+        with ExitStack() as watching:
+            for each, own in zip(self.observers, words, strict=True):
+                given = watching.enter_context(each.in_graph(own, given))
+            tokens, positions, metadata, _ = given
             outputs = self._outputs(self.forward(tokens, positions, metadata, self.caches))
         greedy.find(outputs[0], inputs.views.token_place, inputs.stage)
         if record is not None:

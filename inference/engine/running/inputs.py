@@ -1,19 +1,21 @@
-"""A batch as the tensors that the model takes: made anew for each step, or in tensors that stay in place for CUDA graphs."""
+"""The inputs of decode steps in tensors that stay in place, for CUDA graphs, and memory of the host that a device reaches."""
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 
-from ....model.metadata import PAGE_SIZE, AttentionMetadata, SelectionCallback
+from ....model.metadata import PAGE_SIZE, AttentionMetadata
 from ...config import MAX_DRAFT_TOKENS
 from ..request import Request
 from ..scheduling.batch import Batch
 
 TOKEN_PLACES = 4  # steps in the ring of chosen tokens (sampling/graph_tokens.py); at most two of them are unread
 SCRATCH_PLACE = TOKEN_PLACES  # place for steps whose tokens are not read
+
+_TYPES = {torch.int32: "<i4", torch.int64: "<i8"}
 
 T = TypeVar("T")
 
@@ -45,73 +47,6 @@ class StagedTokens:
     def place_of_draft(self, row: int, number: int) -> int:
         """Return the place of drafts[row, number] in `all`."""
         return self.first_draft + row * MAX_DRAFT_TOKENS + number
-
-
-def prepare(
-    batch: Batch,
-    device: torch.device,
-    drafts: torch.Tensor | None = None,
-    on_selection: SelectionCallback | None = None,
-) -> Inputs:
-    """Make the model's inputs for a batch. drafts: int64 [rows, drafts] on the device, the table of drafts to verify."""
-    lengths = [start + count for start, count in zip(batch.starts, batch.counts, strict=True)]
-    given = batch.draft_counts or (0,) * len(lengths)
-    table = np.zeros((len(lengths), max(-(-length // PAGE_SIZE) for length in lengths)), dtype=np.int32)
-    tokens, positions, slots, logit_rows = [], [], [], []
-    row = 0
-    for b, (request, start, length) in enumerate(zip(batch.requests, batch.starts, lengths, strict=True)):
-        pages = request.cache.pages[: -(-length // PAGE_SIZE)]  # the request may hold more, for the rest of its prompt
-        table[b, : len(pages)] = pages
-        position = np.arange(start, length)
-        tokens.append([*request.tokens[start : length - given[b]], *(0,) * given[b]])
-        positions.append(position)
-        slots.append(table[b, position // PAGE_SIZE].astype(np.int64) * PAGE_SIZE + position % PAGE_SIZE)
-        row += length - start
-        logit_rows.append(np.arange(row - batch.logit_counts[b], row))
-
-    def tensor(array: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(array).to(device)
-
-    new_tokens, new_positions, new_slots = (tensor(np.concatenate(each)) for each in (tokens, positions, slots))
-    block_table = row_table = tensor(table)
-    decode_rows, contexts = batch.decode_rows, lengths
-    policies = [request.policy for request in batch.requests]
-    if batch.draft_counts:
-        assert drafts is not None
-        rows, sources = draft_places(batch)
-        new_tokens[tensor(rows)] = drafts.flatten()[tensor(sources)]
-        # Each row of a decode is a sequence of its own, which ends with it.
-        contexts = [*(np.concatenate(positions)[:decode_rows] + 1).tolist(), *lengths[batch.decodes :]]
-        sequences = np.repeat(
-            np.arange(len(lengths)), [*batch.counts[: batch.decodes], *(1,) * len(lengths[batch.decodes :])]
-        )
-        row_table, policies = tensor(table[sequences]), [policies[b] for b in sequences]
-    metadata = AttentionMetadata(
-        query_lengths=(1,) * decode_rows + batch.counts[batch.decodes :],
-        context_lengths=tuple(contexts),
-        decodes=decode_rows,
-        block_table=row_table,
-        lengths=tensor(np.array(contexts, dtype=np.int32)),
-        slots=new_slots,
-        logit_rows=tensor(np.concatenate(logit_rows)),
-        max_context=max(lengths[: batch.decodes], default=0),
-        on_selection=on_selection,
-        policies=tuple(policies) if any(policies) else (),
-    )
-    return Inputs(new_tokens, new_positions, metadata, block_table)
-
-
-def draft_places(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-    """Return a step's rows whose tokens are drafts, and the drafts' places in the flattened table of drafts, int64 [n] each."""
-    rows: list[int] = []
-    sources: list[int] = []
-    end = 0
-    for count, drafts, row in zip(batch.counts, batch.draft_counts, batch.draft_rows, strict=True):
-        end += count
-        rows += range(end - drafts, end)
-        first = row * MAX_DRAFT_TOKENS
-        sources += range(first, first + drafts)
-    return np.array(rows, dtype=np.int64), np.array(sources, dtype=np.int64)
 
 
 class DecodeViews(NamedTuple, Generic[T]):
@@ -279,3 +214,37 @@ class DecodeInputs:
             logit_rows=self._numbers,
             max_context=self.context,
         )
+
+
+def pinned(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Return a tensor of the host, in memory that the device can reach."""
+    if device.type != "cuda":
+        return torch.empty(shape, dtype=dtype)
+    with torch.cuda.device(device):  # which the memory then belongs to
+        return torch.empty(shape, dtype=dtype, pin_memory=True)
+
+
+def seen_by(device: torch.device, host: torch.Tensor) -> torch.Tensor:
+    """Return the same memory as a tensor of the device, whose kernels can write to pinned memory of the host."""
+    if device.type != "cuda":
+        return host
+    seen = torch.as_tensor(_HostArray(host), device=device)
+    assert seen.data_ptr() == host.data_ptr(), "pinned memory that belongs to another device"
+    return seen
+
+
+class _HostArray:
+    """Pinned memory under the CUDA array interface (version 3), whose pointers may be to any memory that the device can reach."""
+
+    def __init__(self, host: torch.Tensor) -> None:
+        self._host = host  # kept while the tensor made of this exists
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        shape = tuple(self._host.shape)
+        return {
+            "shape": shape,
+            "typestr": _TYPES[self._host.dtype],
+            "data": (self._host.data_ptr(), False),
+            "version": 3,
+        }

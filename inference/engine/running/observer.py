@@ -1,8 +1,7 @@
 """Watching a runner's steps from outside. Checks of the caches, traces and recordings are observers; the runner names none."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import partial
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -79,74 +78,6 @@ class StepObserver:
         return 0
 
 
-class Observers:
-    """A runner's observers, as one. Without any, a call costs 0.2 to 0.7 µs."""
-
-    def __init__(self, members: Sequence[StepObserver] = ()) -> None:
-        self.members = tuple(members)
-        self.words = sum(each.words for each in members)
-
-    @property
-    def by_layer(self) -> bool:
-        return any([each.by_layer for each in self.members])
-
-    @contextmanager
-    def joined_by(self, observer: StepObserver) -> Iterator[None]:
-        """Let another observer, which must have no words, watch the steps in the block. Call between two steps."""
-        assert not observer.words
-        self.members += (observer,)
-        try:
-            yield
-        finally:
-            self.members = tuple(each for each in self.members if each is not observer)
-
-    def allow_graph(self, batch: Batch) -> bool:
-        return all([each.allows_graph(batch) for each in self.members])
-
-    def plan(self, batch: Batch, in_graph: bool) -> tuple[Plan, ...]:
-        return tuple([each.plan(batch, in_graph) for each in self.members])
-
-    def step(self, batch: Batch, plans: Sequence[Plan], inputs: Inputs) -> AbstractContextManager[Inputs]:
-        contexts = zip(self.members, plans, strict=True)
-        return _nested([partial(each.step, batch, plan) for each, plan in contexts], inputs)
-
-    def before_graph(self, batch: Batch, plans: Sequence[Plan]) -> np.ndarray | None:
-        """The words of all observers; None if there are none."""
-        found = [each.before_graph(batch, plan) for each, plan in zip(self.members, plans, strict=True)]
-        return np.concatenate(found) if self.words else None
-
-    def in_graph(self, words: torch.Tensor, inputs: Inputs) -> AbstractContextManager[Inputs]:
-        parts = words.split([each.words for each in self.members]) if self.members else ()
-        contexts = zip(self.members, parts, strict=True)
-        return _nested([partial(each.in_graph, part) for each, part in contexts], inputs)
-
-    def draft(self, batch: Batch) -> AbstractContextManager[object]:
-        stack = ExitStack()
-        for each in self.members:
-            stack.enter_context(each.draft(batch))
-        return stack
-
-    def errors(self, requests: Sequence[Request]) -> dict[int, str]:
-        return {id: error for each in self.members for id, error in each.errors(requests).items()}
-
-
-def make_observers(names: Sequence[str], setup: Setup) -> Observers:
+def make_observers(names: Sequence[str], setup: Setup) -> list[StepObserver]:
     """The observers that Limits.observers names: classes, which are called with the setup."""
-    return Observers([attached(name)(setup) for name in names])
-
-
-def _nested(
-    contexts: Sequence[Callable[[Inputs], AbstractContextManager[Inputs]]], inputs: Inputs
-) -> AbstractContextManager[Inputs]:
-    """One context: each gives the next one's inputs."""
-    return _entered(contexts, inputs) if contexts else nullcontext(inputs)
-
-
-@contextmanager
-def _entered(
-    contexts: Sequence[Callable[[Inputs], AbstractContextManager[Inputs]]], inputs: Inputs
-) -> Iterator[Inputs]:
-    with ExitStack() as stack:
-        for context in contexts:
-            inputs = stack.enter_context(context(inputs))
-        yield inputs
+    return [attached(name)(setup) for name in names]

@@ -1,19 +1,18 @@
 """From a batch to logits, and from there to tokens and drafts: the runner of one rank, and the steps that it launches."""
 
 import weakref
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import cast
 
 import torch
 
 from ....model.config import ModelConfig, Precision
-from ....model.metadata import LayerCache, SelectionCallback
+from ....model.metadata import LayerCache
 from ....model.stages import is_traced
-from ....model.transformer import Transformer
 from ...config import MAX_DRAFT_TOKENS, Limits, most_rows
 from ..drafting.draft_graph import DraftGraphs
-from ..drafting.drafter import Drafter, DraftingModel, StepRows, following_tokens, sampling_rows
+from ..drafting.drafter import Drafter, DraftingModel
 from ..fault import device_fault
 from ..request import Request
 from ..sampling.graph_tokens import GreedySample, SamplingGraphs
@@ -22,9 +21,10 @@ from ..scheduling.batch import Batch
 from ..step import Choices, Share, Step
 from .cache import SCRATCH_PAGES, allocate
 from .decode_graph import Bucket, DecodeGraphs, can_capture
-from .inputs import Inputs, StagedTokens, prepare
-from .observer import Model, Observers, Plan, Setup, make_observers
-from .selection import DecodeRecord, SelectionRecorder
+from .eager_step import EagerSteps
+from .inputs import StagedTokens
+from .observer import Model, Plan, Setup, StepObserver, make_observers
+from .selection import SelectionRecorder
 
 
 class Threads:
@@ -54,21 +54,21 @@ class Runner:
         caches: list[LayerCache],
         device: torch.device | str = "cpu",
         graphs: DecodeGraphs | None = None,
-        observers: Observers | None = None,
+        observers: list[StepObserver] | None = None,
         drafter: Drafter | None = None,
         max_sequences: int = 0,
         scratch_page: int = 0,
         threads: Threads | None = None,
     ) -> None:
-        """caches: with that of the MTP layer, if there is a drafter. max_sequences and scratch_page are only used for drafts.
+        """caches: with that of the MTP layer, if there is a drafter. max_sequences and scratch_page, a page that the
+        pool does not hand out, are only used for drafts.
         threads: by default every step has the process's number."""
         self.model = model
         self.caches = caches
         self.device = torch.device(device)
         self.graphs = graphs
-        self.observers = Observers() if observers is None else observers
+        self.observers = [] if observers is None else observers  # shared with `graphs`
         self.drafter = drafter
-        self.scratch_page = scratch_page  # a page that the pool does not hand out
         staged = StagedTokens(max_sequences, self.device) if graphs is None else graphs.staged
         self.drafts = staged.drafts
         self.sampled = staged.sampled  # int64 [max_sequences] on the device: the staged tokens come first
@@ -77,16 +77,16 @@ class Runner:
         self.sampling_graphs = None
         if graphs is not None:
             self.sampling_graphs = SamplingGraphs(graphs.batches[-1], self.device, graphs.capture)
-        self._record: DecodeRecord | None = None  # of steps of decodes without graphs
+        self._eager = EagerSteps(model, caches, self.drafts, drafter, scratch_page, self.observers)
         self._open: weakref.ref[Step] | None = None  # the step that the next launch ends
 
     @property
     def supports_async_scheduling(self) -> bool:
-        return self.graphs is not None and not self.observers.by_layer
+        return self.graphs is not None and not self._by_layer
 
     def is_quick(self, batch: Batch) -> bool:
         assert self.graphs is not None
-        return self.graphs.is_quick(batch, any([request.inspect for request in batch.requests]))
+        return self.graphs.is_quick(batch, batch.is_inspected)
 
     def stage_tokens(self, tokens: torch.Tensor) -> None:
         self.sampled[: len(tokens)] = tokens
@@ -99,7 +99,7 @@ class Runner:
         return device_fault(self.device)
 
     def errors(self, requests: Sequence[Request]) -> dict[int, str]:
-        return self.observers.errors(requests)
+        return {id: error for each in self.observers for id, error in each.errors(requests).items()}
 
     def free_graphs(self) -> None:
         """Free the CUDA graphs, because a group of ranks waits at its end for collectives in graphs."""
@@ -109,7 +109,22 @@ class Runner:
 
     def plan(self, batch: Batch) -> tuple[Plan, ...]:
         """Return the observers' plans for the step, which rank 0 makes for all ranks."""
-        return self.observers.plan(batch, self._in_graph(batch))
+        in_graph = self._in_graph(batch)
+        return tuple([each.plan(batch, in_graph) for each in self.observers])
+
+    @contextmanager
+    def watched_by(self, observer: StepObserver) -> Iterator[None]:
+        """Let another observer, which must have no words, watch the steps in the block. Call between two steps."""
+        assert not observer.words
+        self.observers.append(observer)
+        try:
+            yield
+        finally:
+            self.observers.remove(observer)
+
+    @property
+    def _by_layer(self) -> bool:
+        return any([each.by_layer for each in self.observers])
 
     @torch.inference_mode()
     def run(
@@ -119,21 +134,24 @@ class Runner:
         plans: Sequence[Plan] | None = None,
         share: Share | None = None,
     ) -> Step:
-        """Like ModelRunner.run. recorder: None: of the requests' selections. plans: None: this rank's own. share: see Step."""
+        """Like ModelRunner.run. recorder: None: one if a request asks for its selections. plans: None: this rank's own. share: see
+        Step."""
         if self._threads is not None:
             self._threads.use(batch)
         before = None if self._open is None else self._open()
         if before is not None:
             before.end()
-        recorder = SelectionRecorder(batch) if recorder is None else recorder
+        if recorder is None and batch.is_inspected:
+            recorder = SelectionRecorder(batch)
         if plans is None:
             plans = self.plan(batch)
         step: Step
         if self.graphs is not None and self._in_graph(batch):
             step = GraphStep(self, batch, self.graphs.run(batch, recorder, plans), recorder, share)
         else:
-            step = self._run_eagerly(batch, recorder, plans, share)
-        recorder.try_fetch()
+            step = self._eager.run(self, batch, recorder, plans, share)
+        if recorder is not None:
+            recorder.try_fetch()
         self._open = weakref.ref(step)
         return step
 
@@ -142,99 +160,14 @@ class Runner:
             return False
         if any(request.policy is not None for request in batch.requests):
             return False
-        return self.observers.allow_graph(batch)
-
-    def _run_eagerly(
-        self, batch: Batch, recorder: SelectionRecorder, plans: Sequence[Plan], share: Share | None
-    ) -> "EagerStep":
-        assert not batch.sampled_rows
-        record = self._decode_record(batch) if recorder.is_active else None
-        inputs = self.prepare(batch, recorder if recorder.is_active and record is None else None)
-        if record is not None:
-            inputs = inputs._replace(metadata=replace(inputs.metadata, selections=record.device[: batch.tokens]))
-        with self.observers.step(batch, plans, inputs) as watched:
-            logits, hidden = self._forward(batch, watched)
-        if record is not None:
-            recorder.decodes(record.fetch(batch.tokens))
-        rows = None if hidden is None else StepRows(hidden, inputs.positions, inputs.metadata)
-        return EagerStep(self, batch, logits, recorder, rows, share)
-
-    def _decode_record(self, batch: Batch) -> DecodeRecord | None:
-        """Return the record for a decode step's selections; None if the step reports its selections layer by layer."""
-        model = self.model
-        if not isinstance(model, Transformer) or self.observers.by_layer or is_traced():
-            return None
-        if batch.decodes < len(batch.requests):
-            return None
-        longest = max(start + count for start, count in zip(batch.starts, batch.counts, strict=True))
-        if longest <= model.config.index_topk or any(request.policy is not None for request in batch.requests):
-            return None
-        rows = 1 << (batch.tokens - 1).bit_length()
-        if self._record is None or len(self._record.device) < rows:
-            self._record = DecodeRecord.separate(
-                rows, model.config.num_hidden_layers, model.config.index_topk, self.device
-            )
-        return self._record
-
-    def _forward(self, batch: Batch, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """The logits; the hidden states, if the draft layer follows."""
-        tokens, positions, metadata, _ = inputs
-        if batch.draft_tokens is None or self.drafter is None:
-            return self.model.forward(tokens, positions, metadata, self.caches), None
-        return self.drafter.model.forward_with_hidden(tokens, positions, metadata, self.caches)
-
-    def prepare(self, batch: Batch, on_selection: SelectionCallback | None = None) -> Inputs:
-        """The model's arguments."""
-        return prepare(batch, self.device, self.drafts, on_selection)
-
-
-class EagerStep(Step):
-    """A step without a graph."""
-
-    def __init__(
-        self,
-        runner: Runner,
-        batch: Batch,
-        logits: torch.Tensor,
-        selections: SelectionRecorder,
-        rows: StepRows | None,
-        share: Share | None,
-    ) -> None:
-        super().__init__(runner, batch, logits, selections, share=share)
-        self._owner, self._rows = runner, rows
-
-    def end(self) -> None:
-        super().end()
-        self._rows = None
-
-    @torch.inference_mode()
-    def _draft(self, choices: Choices | None) -> None:
-        owner, batch, rows = self._owner, self.batch, self._rows
-        tokens, accepted, noise = choices or self.choices()
-        assert owner.drafter is not None and batch.draft_tokens is not None and rows is not None
-        self._rows = None  # their memory is free for the passes' own
-        if batch.draft_entries is not None:
-            batch = batch.leading(batch.draft_entries)
-            rows = rows.leading(batch)
-        following = torch.from_numpy(following_tokens(batch)).to(owner.device)
-        following[rows.metadata.logit_rows] = tokens
-        sampling = sampling_rows(batch, owner.scratch_page, owner.device)
-        drafts = owner.drafts[: len(accepted), : self.batch.draft_tokens]
-        with owner.observers.draft(self.batch):
-            owner.drafter.draft(rows, following, sampling, accepted, noise, drafts)
-
-    def _likeliest_choices(self) -> Choices:
-        raise AssertionError("no graph has found tokens")
-
-    def _sample_in_graph(self) -> GreedySample:
-        raise AssertionError("no graph has found tokens")
+        return all([each.allows_graph(batch) for each in self.observers])
 
 
 class GraphStep(Step):
     """A step of decodes that a bucket has run, in the bucket's tensors."""
 
     def __init__(
-        self, runner: Runner, batch: Batch, bucket: Bucket, selections: SelectionRecorder, share: Share | None
+        self, runner: Runner, batch: Batch, bucket: Bucket, selections: SelectionRecorder | None, share: Share | None
     ) -> None:
         assert bucket.logits is not None
         super().__init__(runner, batch, bucket.logits[: batch.tokens], selections, bucket.greedy, share)

@@ -157,6 +157,7 @@ def score_answer(
             check_finite(logits)
             scores.logprobs.extend(token_logprobs(logits, answer[done : done + len(logits)], top))
             for offset in range(len(logits)):
+                assert step.selections is not None
                 selection = step.selections.of(request, offset)
                 assert selection is not None
                 scores.selections.append(selection)

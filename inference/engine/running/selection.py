@@ -4,8 +4,6 @@ Steps report their selections in two ways. Most do it layer by layer, while they
 Steps of decodes whose contexts need a selection write all of it to AttentionMetadata.selections: DecodeRecord fetches it.
 """
 
-from typing import Any
-
 import numpy as np
 import torch
 
@@ -14,10 +12,10 @@ from ...token_selection import TokenSelection
 from ..fault import Fault
 from ..request import Request
 from ..scheduling.batch import Batch
+from .inputs import pinned, seen_by
 
 _RECORDING = "recording its selections"
 _HELD_BYTES = 256 << 20  # of recorded rows on the device, before they are copied to the host
-_TYPES = {torch.int32: "<i4", torch.int64: "<i8"}
 _SHARED_BYTES = 1 << 20  # of a record: from here on, records of several sizes share their memory
 
 _Place = tuple[Request, int]
@@ -43,8 +41,6 @@ class SelectionRecorder:
         self._selections: dict[_Place, TokenSelection] = {}  # what has been read of them
         self._decodes: np.ndarray | None = None  # int32 [R, L, 2, K], a place of a DecodeRecord
         self._error: Fault | None = None
-        if not any([request.inspect for request in batch.requests]):
-            return
         end = 0
         for request, start, count, logit_count in zip(
             batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True
@@ -265,37 +261,3 @@ class _Places:
 
 def _new_rows(rows: int, layers: int, topk: int, device: torch.device) -> torch.Tensor:
     return torch.full((rows, layers, 2, topk), -1, dtype=torch.int32, device=device)
-
-
-def pinned(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Return a tensor of the host, in memory that the device can reach."""
-    if device.type != "cuda":
-        return torch.empty(shape, dtype=dtype)
-    with torch.cuda.device(device):  # which the memory then belongs to
-        return torch.empty(shape, dtype=dtype, pin_memory=True)
-
-
-def seen_by(device: torch.device, host: torch.Tensor) -> torch.Tensor:
-    """Return the same memory as a tensor of the device, whose kernels can write to pinned memory of the host."""
-    if device.type != "cuda":
-        return host
-    seen = torch.as_tensor(_HostArray(host), device=device)
-    assert seen.data_ptr() == host.data_ptr(), "pinned memory that belongs to another device"
-    return seen
-
-
-class _HostArray:
-    """Pinned memory under the CUDA array interface (version 3), whose pointers may be to any memory that the device can reach."""
-
-    def __init__(self, host: torch.Tensor) -> None:
-        self._host = host  # kept while the tensor made of this exists
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        shape = tuple(self._host.shape)
-        return {
-            "shape": shape,
-            "typestr": _TYPES[self._host.dtype],
-            "data": (self._host.data_ptr(), False),
-            "version": 3,
-        }

@@ -21,8 +21,7 @@ from ...config import MAX_DRAFT_TOKENS
 from ...text.grammar import Mask
 from ..request import Request
 from ..running.captured_step import CapturedStep
-from ..running.inputs import TOKEN_PLACES, DecodeInputs, StagedTokens
-from ..running.selection import pinned, seen_by
+from ..running.inputs import TOKEN_PLACES, DecodeInputs, StagedTokens, pinned, seen_by
 from .constraints import EVERY, refused_tokens, write_masks, write_needed_masks
 from .filters import Row
 from .noise import DraftNoise

@@ -81,6 +81,11 @@ class Batch:
         return sum(self.counts[: self.decodes])
 
     @property
+    def is_inspected(self) -> bool:
+        """Tell whether a request asks for its selections."""
+        return any([request.inspect for request in self.requests])
+
+    @property
     def most_drafts(self) -> int:
         """Return the most drafts verified or made for any request."""
         return max(max(self.draft_counts, default=0), self.draft_tokens or 0)

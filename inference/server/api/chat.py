@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,9 +15,9 @@ from ...text.answer import AnswerDelta, AnswerParser, CallDelta, parse_assistant
 from ...text.dsml import ToolCall
 from ..service.streams import AsyncStream
 from .context import ApiContext, check_finished, new_id, usage
-from .conversations import answer_params, conversation_ids, grammar_field
-from .errors import declared
-from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unless_gone
+from .conversations import MessageName, answer_params, conversation_ids, grammar_field, message_name
+from .errors import DONE, declared
+from .events import Chunks, ClientGone, EventStream, collect, merged, unless_gone
 from .fields import response_schema, sampling_params
 from .guard import BoundedRoute
 from .logprobs import chat_logprobs, prompt_logprobs, refuse_in_stream, selections, selections_of
@@ -40,7 +40,8 @@ def chat_router(context: ApiContext) -> APIRouter:
         if body.stream:
             if body.prompt_logprobs is not None:
                 refuse_in_stream(body.prompt_logprobs)
-            return EventStream(_stream(context, body, await context.submit(await make_chat_requests(context, body))))
+            requests = await make_chat_requests(context, body)
+            return EventStream(_stream(context, body, await context.submit(requests), len(requests[0].prompt)))
         try:
             return JSONResponse(await unless_gone(request, answer_chat(context, body)))
         except ClientGone:
@@ -57,61 +58,67 @@ async def answer_chat(context: ApiContext, body: ChatRequest) -> dict[str, Any]:
     scored = None if count is None else await prompt_logprobs(context, requests[0].prompt, count)
     completions = await collect(await context.submit(requests))
     choices = [_choice(context, body, index, completion) for index, completion in enumerate(completions)]
-    answer = {**_head(context, "chat.completion"), "choices": choices, "usage": usage(completions, len(completions))}
+    answer = {**_head(context, "chat.completion"), "choices": choices, "usage": _usage(context, body, completions)}
     return answer if scored is None else {**answer, "prompt_logprobs": scored}
 
 
-async def make_chat_requests(context: ApiContext, body: ChatRequest) -> list[EngineRequest]:
-    """The n requests to the engine. Raises ApiError and Busy."""
+async def make_chat_requests(
+    context: ApiContext, body: ChatRequest, name: MessageName = message_name
+) -> list[EngineRequest]:
+    """The n requests to the engine. name: of the messages, for errors. Raises ApiError and Busy."""
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
-    llm = context.service.llm
-    params = sampling_params(
-        body, body.max_completion_tokens or body.max_tokens, logprobs, context.service.requests.default_params
-    )
-    params = answer_params(body, params, context.tokenizer, llm.chat_format)
-    encode = partial(conversation_ids, context, body, response_schema(body))
+    llm, requests = context.service.llm, context.service.requests
+    max_tokens = body.max_completion_tokens or body.max_tokens or requests.max_new_tokens
+    params = sampling_params(body, max_tokens, logprobs, requests.default_params)
+    size = body.characters
+    constrain = partial(answer_params, body, params, context.tokenizer, llm.chat_format)
+    params = await context.encoding.run(size, constrain) if body.tools else constrain()
+    encode = partial(conversation_ids, context, body, response_schema(body), name)
     inspect = bool(body.return_selections)
-    return await context.make_requests(body.characters, encode, params, inspect, grammar_field(body))
+    return await context.make_requests(size, encode, params, inspect, grammar_field(body))
 
 
 def _choice(context: ApiContext, body: ChatRequest, index: int, completion: Completion) -> dict[str, Any]:
     answer = parse_assistant(completion.text, body.starts_thinking, body.plain_tools())
+    calls = answer.tool_calls[: body.most_calls]
     message: dict[str, Any] = {
         "role": "assistant",
-        "content": None if answer.tool_calls and not answer.content else answer.content,
+        "content": None if calls and not answer.content else answer.content,
         "refusal": None,
     }
     if answer.reasoning_content is not None:
         message["reasoning_content"] = answer.reasoning_content
-    if answer.tool_calls:
-        message["tool_calls"] = [_tool_call(call) for call in answer.tool_calls]
+    if calls:
+        message["tool_calls"] = [_tool_call(call) for call in calls]
     choice = {
         "index": index,
         "message": message,
         "logprobs": chat_logprobs(context.tokenizer, completion.logprobs or []) if body.logprobs else None,
-        "finish_reason": _finish_reason(completion, bool(answer.tool_calls)),
+        "finish_reason": _finish_reason(completion, bool(calls)),
     }
     if body.return_selections:
         choice["selections"] = selections(completion.selection or ())
     return choice
 
 
-async def _stream(context: ApiContext, body: ChatRequest, streams: list[AsyncStream]) -> AsyncGenerator[bytes, None]:
-    with_usage = bool(body.stream_options and body.stream_options.include_usage)
-    chunks = Chunks(_head(context, "chat.completion.chunk"), with_usage)
+async def _stream(
+    context: ApiContext, body: ChatRequest, streams: list[AsyncStream], prompt_tokens: int
+) -> AsyncGenerator[bytes, None]:
+    chunks = Chunks(_head(context, "chat.completion.chunk"), body.stream_options, prompt_tokens)
     choices = [_StreamedChoice(context, body, index) for index in range(len(streams))]
     contents = [chunks.text(choice.content) for choice in choices]
     for choice in choices:
         yield chunks.choice(choice.opening())
     async for index, deltas in merged(streams):
+        chunks.count(deltas)
         piece = choices[index].push(deltas)
         if isinstance(piece, str):
             yield contents[index](piece)
         elif piece is not None:
             yield chunks.choice(piece)
-    if with_usage:
+    if chunks.with_usage:
         completions = [choice.completion for choice in choices if choice.completion]
-        yield chunks.usage(usage(completions, len(completions)))
+        yield chunks.usage(_usage(context, body, completions))
     yield DONE
 
 
@@ -124,6 +131,7 @@ class _StreamedChoice:
         self._tokenizer = context.tokenizer if body.logprobs else None
         self._with_selections = bool(body.return_selections)
         self._parser = AnswerParser(body.starts_thinking, body.plain_tools())
+        self._most_calls = body.most_calls
         self._calls = 0
 
     def opening(self) -> dict[str, Any]:
@@ -165,15 +173,25 @@ class _StreamedChoice:
             content["content"] = answer.content
         if answer.reasoning_content:
             content["reasoning_content"] = answer.reasoning_content
-        if answer.call_deltas:
-            content["tool_calls"] = [_call_delta(delta) for delta in answer.call_deltas]
-            self._calls = answer.call_deltas[-1].index + 1
+        if calls := limited(answer.call_deltas, self._most_calls):
+            content["tool_calls"] = [_call_delta(delta) for delta in calls]
+            self._calls = calls[-1].index + 1
         return content
 
     def _piece(
         self, delta: dict[str, Any], logprobs: dict[str, Any] | None = None, reason: str | None = None
     ) -> dict[str, Any]:
         return {"index": self._index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+
+
+def _usage(context: ApiContext, body: ChatRequest, completions: list[Completion]) -> dict[str, Any]:
+    reasoning = sum(map(context.reasoning_tokens, completions)) if body.starts_thinking else 0
+    return usage(completions, len(completions), reasoning)
+
+
+def limited(calls: Sequence[CallDelta], most: int | None) -> list[CallDelta]:
+    """The pieces of an answer's first `most` calls."""
+    return [each for each in calls if most is None or each.index < most]
 
 
 def _head(context: ApiContext, kind: str) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from ...completion import Completion, Delta, Timings, TokenLogprob, Usage
 from ...params import MAX_LOGPROBS, SamplingParams
 from ..service.streams import AsyncStream
 from .context import ApiContext, check_finished, new_id, usage
-from .errors import ApiError, declared
-from .events import DONE, Chunks, ClientGone, EventStream, collect, merged, unless_gone
+from .errors import DONE, ApiError, declared
+from .events import Chunks, ClientGone, EventStream, collect, merged, unless_gone
 from .fields import (
     MAX_CHOICES,
     MAX_PROMPTS,
@@ -118,7 +118,9 @@ async def _begin(context: ApiContext, body: CompletionRequest) -> tuple[list[_Pr
         raise ApiError(
             400, f"best_of is {body.best_of}; expected {n}, which is n: no other answers are made", "best_of"
         )
-    max_tokens = 16 if body.max_tokens is None else body.max_tokens
+    max_tokens = body.max_tokens
+    if max_tokens is None or "max_tokens" not in body.model_fields_set:
+        max_tokens = min(16, context.service.requests.max_new_tokens or 16)
     if max_tokens == 0 and not body.echo:
         raise ApiError(400, "max_tokens is 0; expected at least 1, or echo", "max_tokens")
     params = sampling_params(body, max(max_tokens, 1), body.logprobs, context.service.requests.default_params)
@@ -152,8 +154,8 @@ async def _prompt(context: ApiContext, body: CompletionRequest, tokens: list[int
 async def _stream(
     context: ApiContext, body: CompletionRequest, prompts: list[_Prompt], streams: list[AsyncStream]
 ) -> AsyncGenerator[bytes, None]:
-    with_usage = bool(body.stream_options and body.stream_options.include_usage)
-    chunks = Chunks(_head(context), with_usage)
+    prompt_tokens = sum(len(prompt.tokens) for prompt in prompts[:: body.n or 1])
+    chunks = Chunks(_head(context), body.stream_options, prompt_tokens)
     choices = [_Choice(context, body, index, prompt) for index, prompt in enumerate(prompts)]
     texts = [chunks.text(choice.text) for choice in choices]
     completions = [_empty_completion(prompt) for prompt in prompts]
@@ -163,13 +165,14 @@ async def _stream(
         if not streams:
             yield chunks.choice(choice.piece("", [], completion))
     async for index, deltas in merged(streams):
+        chunks.count(deltas)
         piece = choices[index].push(deltas)
         if isinstance(piece, str):
             yield texts[index](piece)
         elif piece is not None:
             yield chunks.choice(piece)
         completions[index] = deltas[-1].completion or completions[index]
-    if with_usage:
+    if chunks.with_usage:
         yield chunks.usage(usage(completions, body.n or 1))
     yield DONE
 

@@ -15,7 +15,7 @@ from ...completion import Completion, TokenLogprob
 from ...engine.request import PromptTooLong, Request
 from ...params import SamplingParams
 from ...text.errors import TooManyTokens
-from ...text.tokenizer import Special, Tokenizer, utf8_length
+from ...text.tokenizer import END_THINK, Special, Tokenizer, utf8_length
 from ..service.open_work import STOPPED
 from ..service.service import Busy, Service
 from ..service.streams import AsyncStream
@@ -77,6 +77,11 @@ class ApiContext:
     @property
     def max_model_len(self) -> int:
         return self.service.llm.limits.max_model_len
+
+    def reasoning_tokens(self, completion: Completion) -> int:
+        """Tokens of an answer that starts inside of its reasoning, up to the end of that."""
+        tokens, end = completion.token_ids, self.tokenizer.special_ids.get(END_THINK)
+        return tokens.index(end) + 1 if end in tokens else len(tokens)
 
     def check_model(self, name: str | None) -> None:
         if name is not None and name not in (self.model_name, *self.aliases):
@@ -192,14 +197,15 @@ def _answer_failed() -> ApiError:
     return ApiError(500, "this answer failed; the server's log says why", code="failed")
 
 
-def usage(completions: Sequence[Completion], choices: int = 1) -> dict[str, Any]:
-    """Numbers of tokens. A prompt with several choices counts once."""
+def usage(completions: Sequence[Completion], choices: int = 1, reasoning: int | None = None) -> dict[str, Any]:
+    """Numbers of tokens. A prompt with several choices counts once. reasoning: tokens of it, in all answers together."""
     prompts = completions[::choices]
     prompt_tokens = sum(completion.usage.prompt_tokens for completion in prompts)
     completion_tokens = sum(completion.usage.completion_tokens for completion in completions)
-    return {
+    counts = {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": completion_tokens,
         "total_tokens": prompt_tokens + completion_tokens,
         "prompt_tokens_details": {"cached_tokens": sum(completion.usage.cached_tokens for completion in prompts)},
     }
+    return counts if reasoning is None else {**counts, "completion_tokens_details": {"reasoning_tokens": reasoning}}

@@ -1,13 +1,15 @@
 """From a conversation to the prompt and the parameters of its answer."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ....kernels.errors import ArgumentError
 from ...params import SamplingParams
 from ...text.dsml import call_grammar
 from ...text.errors import MessageError, TooManyTokens
-from ...text.grammar import StructuredOutputsParams
+from ...text.grammar import StructuredOutputsParams, check_function
 from ...text.messages import ChatFormat, conversation_pieces
 from ...text.tokenizer import DSML, Tokenizer
 from .context import ApiContext
@@ -15,9 +17,19 @@ from .errors import ApiError
 from .fields import form_field
 from .protocol import ChatMessage, ChatRequest, ConversationFields, NamedTool
 
+MessageName = Callable[[int], str]  # how a request calls the message of an index
+
+
+def message_name(index: int) -> str:
+    """The name of a message in a chat request."""
+    return f"messages[{index}]"
+
 
 def conversation_ids(
-    context: ApiContext, conversation: ConversationFields, schema: Mapping[str, Any] | None = None
+    context: ApiContext,
+    conversation: ConversationFields,
+    schema: Mapping[str, Any] | None = None,
+    name: MessageName = message_name,
 ) -> list[int]:
     """Token ids of a conversation's prompt; schema: of the JSON that is wanted. Raises ApiError."""
     tools = conversation.plain_tools()
@@ -26,9 +38,8 @@ def conversation_ids(
         raise ApiError(400, f"{field} is false; expected true: an answer without it is none of the model's", field)
     if adds and conversation.continue_final_message:
         raise ApiError(400, f"{field} is true; expected false with continue_final_message", field)
-    return message_ids(
-        context, conversation.messages, tools, conversation.thinking, continues=conversation.continues, schema=schema
-    )
+    thinking, continues = conversation.thinking, conversation.continues
+    return message_ids(context, conversation.messages, tools, thinking, continues=continues, schema=schema, name=name)
 
 
 def message_ids(
@@ -39,18 +50,17 @@ def message_ids(
     *,
     continues: bool = False,
     schema: Mapping[str, Any] | None = None,
+    name: MessageName = message_name,
 ) -> list[int]:
     """Token ids of a conversation's prompt. Raises ApiError for messages that the chat format cannot express."""
     plain = [message.model_dump(exclude_none=True) for message in messages]
     chat_format = context.service.llm.chat_format
-    if schema is not None and chat_format == "v3.2":  # the format has a place for it, in the system message
-        if plain[0]["role"] != "system":
-            plain.insert(0, {"role": "system", "content": ""})
-        plain[0]["response_format"] = schema
     try:
-        pieces = conversation_pieces(plain, context.tokenizer, thinking, tools, chat_format, continues)
+        pieces = conversation_pieces(plain, context.tokenizer, thinking, tools, chat_format, continues, schema)
     except MessageError as error:
-        raise ApiError(400, str(error), "messages") from None
+        text = error.text if error.index is None else f"{name(error.index)}{error.text}"
+        param = re.match("tools|input|instructions", text)
+        raise ApiError(400, text, param[0] if param else "messages") from None
     context.check_might_fit(pieces)
     try:
         return context.tokenizer.encode_pieces(pieces, context.max_model_len)
@@ -65,9 +75,16 @@ def answer_params(
     it forbids them. Raises ApiError."""
     if body.tool_choice == "none" and (mark := tokenizer.special_ids.get(DSML)) is not None:
         params = replace(params, logit_bias={**(params.logit_bias or {}), mark: -100.0})
-    grammar = _calls(body, params.structured_outputs, tokenizer, chat_format)
+    try:
+        grammar = _calls(body, params.structured_outputs, tokenizer, chat_format)
+    except ArgumentError as error:
+        if error.name.startswith("structured_outputs"):
+            error = error.renamed(form_field(body))
+        raise ApiError(400, str(error), error.name.partition(" ")[0]) from None
     if grammar is not None:
         params = replace(params, structured_outputs=StructuredOutputsParams(grammar=grammar))
+    if body.tool_choice not in ("auto", "none", None):  # the answer has no content that could be ended
+        params = replace(params, stop=())
     return params.for_answer(body.starts_thinking)
 
 
@@ -90,9 +107,15 @@ def _calls(
             return None
         if wanted is not None:
             answer = {"type": "object"} if wanted.json_object else wanted.json
-            return call_grammar(tools, control, one=one, answer=answer) if isinstance(answer, Mapping) else None
-        is_strict = any(tool["function"].get("strict") for tool in tools)
-        return call_grammar(tools, control, one=one, free=True) if is_strict else None
+            if not isinstance(answer, Mapping):
+                return None
+            wanted.description()  # checks it
+            _check_functions(tools)
+            return call_grammar(tools, control, one=one, answer=answer)
+        if not any(tool["function"].get("strict") for tool in tools):
+            return None
+        _check_functions(tools, only_strict=True)
+        return call_grammar(tools, control, one=one, free=True)
     names = [tool["function"]["name"] for tool in tools]
     expected = None
     if not names or (name is not None and name not in names):
@@ -103,5 +126,16 @@ def _calls(
         expected = "auto or none with response_format or structured_outputs, because the answer cannot be both"
     if expected is not None:
         raise ApiError(400, f"tool_choice is {name or 'required'}; expected {expected}", "tool_choice")
+    _check_functions(tools, name)
     chosen = [tool for tool in tools if name in (None, tool["function"]["name"])]
     return call_grammar(chosen, control, one=one or name is not None)
+
+
+def _check_functions(tools: list[dict[str, Any]], name: str | None = None, only_strict: bool = False) -> None:
+    """Check the functions of which calls must keep the schema: the named one, the strict ones, or all. ArgumentError names one."""
+    for index, function in enumerate(tool["function"] for tool in tools):
+        if name in (None, function["name"]) and (function.get("strict") or not only_strict):
+            try:
+                check_function(function)
+            except ArgumentError as error:
+                raise error.renamed(f"tools.{index}.function.{error.name} of {function['name']!r}") from None

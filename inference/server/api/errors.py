@@ -1,9 +1,11 @@
-"""Errors in OpenAI's shape: {"error": {"message", "type", "param", "code"}}. Tracebacks are only in the log."""
+"""Errors in OpenAI's shape: {"error": {"message", "type", "param", "code"}}; for /v1/messages in Anthropic's. Only the log has
+tracebacks."""
 
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -15,6 +17,9 @@ from starlette.exceptions import HTTPException
 from ..service.service import Busy
 
 log = logging.getLogger(__name__)
+
+
+DONE = b"data: [DONE]\n\n"  # the end of a stream of OpenAI's
 
 
 class ErrorBody(BaseModel):
@@ -45,21 +50,68 @@ class ApiError(Exception):
         self.code = code
         self.headers = dict(headers or {})
 
-    def body(self) -> dict[str, Any]:
+    def body(self, path: str = "") -> dict[str, Any]:
+        """The error as the clients of this path know it."""
+        if path.startswith("/v1/messages"):
+            meaning = _ANTHROPIC.get(self.status, "api_error" if self.status >= 500 else "invalid_request_error")
+            # Claude Code makes a conversation shorter when it reads this.
+            is_long = self.code == "context_length_exceeded"
+            error: dict[str, Any] = {"type": meaning, "message": f"{'prompt is too long: ' * is_long}{self}"}
+            if self.code == "thread_unsupported_request":  # the client asks again, without a thread
+                error["details"] = {"error_code": self.code, "unsupported": [self.param]}
+            return {"type": "error", "error": error}
         kind = {401: "authentication_error"}.get(self.status)
         kind = kind or ("server_error" if self.status >= 500 else "invalid_request_error")
         return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
 
-    def response(self) -> JSONResponse:
-        return JSONResponse(self.body(), self.status, self.headers)
+    def response(self, path: str = "") -> JSONResponse:
+        return JSONResponse(self.body(path), self.status, self.headers)
 
-    def event(self) -> bytes:
-        """The error as a server-sent event, for a stream that has begun."""
-        return b"data: " + json.dumps(self.body()).encode() + b"\n\n"
+    def ending(self, path: str = "") -> bytes:
+        """The error as the last server-sent events of a stream that has begun."""
+        body = self.body(path)
+        event = b"data: " + json.dumps(body).encode() + b"\n\n"
+        return b"event: error\n" + event if body.get("type") == "error" else event + DONE
 
     @classmethod
     def busy(cls, error: Busy) -> "ApiError":
         return cls(503, str(error), code="busy", headers={"Retry-After": str(error.retry_after)})
+
+
+_ANTHROPIC = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+
+
+@contextmanager
+def renamed(names: Mapping[str, str]) -> Iterator[None]:
+    """Let errors name a request's own fields instead of the fields of the chat request that it has become."""
+    try:
+        yield
+    except ApiError as error:
+        if error.param is not None and error.param.startswith(
+            "tools."
+        ):  # of a function, which has no fields of its own there
+            text, field = (text.replace(".function", "", 1) for text in (str(error), error.param))
+            raise ApiError(error.status, text, field, error.code, error.headers) from None
+        word = re.match(r"\w*", str(error))
+        if (name := names.get(error.param or (word[0] if word else ""))) is None:
+            raise
+        raise ApiError(error.status, f"{name}: {error}", name, error.code, error.headers) from None
+
+
+def skipped(tools: Sequence[str]) -> dict[str, str]:
+    """Headers that tell which tools of a request are not served; the log tells it, too."""
+    if not tools:
+        return {}
+    message = f"not served, and not shown to the model: {'; '.join(tools[:8])}"
+    log.warning(message)
+    return {"Warning": f'299 - "{message}"'}
 
 
 def overloaded(message: str) -> ApiError:
@@ -74,6 +126,7 @@ _MEANINGS = {
     404: "There is no such model, or no such response any more",
     408: "The request did not arrive in time",
     413: "The request's body is too large",
+    415: "The request's body has an encoding that is not served",
     431: "The request's headers are too large",
     500: "The server failed; its log says why",
     503: "The queue is full, there are too many connections, or the server is stopping",
@@ -86,7 +139,7 @@ def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """FastAPI's `responses` for these statuses and for those that every route may have."""
     responses: dict[int | str, dict[str, Any]] = {
         status: {"model": ErrorResponse, "description": _MEANINGS[status]}
-        for status in sorted({*statuses, 400, 401, 403, 408, 413, 431, 500, 503})
+        for status in sorted({*statuses, 400, 401, 403, 408, 413, 415, 431, 500, 503})
     }
     responses[503]["headers"] = _RETRY_AFTER
     return responses
@@ -95,15 +148,15 @@ def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def install_handlers(app: FastAPI) -> None:
     @app.exception_handler(ApiError)
     async def on_api_error(request: Request, error: ApiError) -> JSONResponse:
-        return error.response()
+        return error.response(request.url.path)
 
     @app.exception_handler(Busy)
     async def on_busy(request: Request, error: Busy) -> JSONResponse:
-        return ApiError.busy(error).response()
+        return ApiError.busy(error).response(request.url.path)
 
     @app.exception_handler(RequestValidationError)
     async def on_invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        return invalid(error.errors()).response()
+        return invalid(error.errors()).response(request.url.path)
 
     @app.exception_handler(HTTPException)
     async def on_http(request: Request, error: HTTPException) -> JSONResponse:
@@ -115,16 +168,17 @@ def install_handlers(app: FastAPI) -> None:
         elif error.status_code == 405:
             allowed = (error.headers or {}).get("Allow", "another")
             message = f"method is {request.method}; expected {allowed} at {path}"
-        return ApiError(error.status_code, message, headers=error.headers).response()
+        return ApiError(error.status_code, message, headers=error.headers).response(request.url.path)
 
     @app.exception_handler(Exception)
     async def on_bug(request: Request, error: Exception) -> JSONResponse:
         # starlette logs it.
-        return ApiError(500, "the server failed on this request; its log says why").response()
+        message = "the server failed on this request; its log says why"
+        return ApiError(500, message).response(request.url.path)
 
 
 def invalid(errors: Sequence[Mapping[str, Any]]) -> ApiError:
-    """The response for pydantic's errors: the first field's. It does not repeat the value, which may be huge."""
+    """The response for pydantic's errors: the first field's."""
     first = errors[0]
     if first["type"] == "json_invalid":
         reason = first.get("ctx", {}).get("error", "it cannot be read")
@@ -143,9 +197,21 @@ def invalid(errors: Sequence[Mapping[str, Any]]) -> ApiError:
     message = str(furthest["msg"]).removeprefix("Value error, ")
     if furthest.get("ctx", {}).get("max_length") == 0:
         message = "this is not served"
+    expected = message.removeprefix("Input should be ")
+    if path and expected != message:
+        expected = "an object" if "valid dictionary" in expected else expected
+        return ApiError(400, f"{path} is {_short(furthest['input'])}; expected {expected}", path)
     if not path:
         message = f"body: {message}; expected a JSON object, with Content-Type application/json"
     return ApiError(400, f"{path}: {message}" if path else message, param=path or None)
+
+
+def _short(value: Any) -> str:
+    """Write a value as JSON, or only its type if it may be huge."""
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "an object"
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 100 else f"{text[:100]}…"
 
 
 def _path(error: Mapping[str, Any]) -> tuple[str | int, ...]:

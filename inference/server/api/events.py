@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from json.encoder import encode_basestring_ascii
 from typing import Any, TypeVar
 
@@ -15,10 +15,9 @@ from ...completion import Completion, Delta
 from ..service.streams import AsyncStream
 from .context import check_finished
 from .errors import ApiError
+from .fields import StreamOptions
 
 Answer = TypeVar("Answer")
-
-DONE = b"data: [DONE]\n\n"
 
 
 class ClientGone(Exception):
@@ -34,14 +33,14 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncGenerator[bytes, None]) -> None:
+    def __init__(self, events: AsyncGenerator[bytes, None], headers: Mapping[str, str] | None = None) -> None:
         # A proxy that buffers would deliver the stream in one piece.
-        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no", **(headers or {})})
         del self.headers["content-length"]
         self._events = events
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sending = asyncio.ensure_future(self._send(send))
+        sending = asyncio.ensure_future(self._send(send, scope["path"]))
         watching = asyncio.ensure_future(_disconnected(receive))
         try:
             await asyncio.wait({sending, watching}, return_when=asyncio.FIRST_COMPLETED)
@@ -51,7 +50,7 @@ class EventStream(Response):
         with contextlib.suppress(asyncio.CancelledError):
             await sending
 
-    async def _send(self, send: Send) -> None:
+    async def _send(self, send: Send, path: str) -> None:
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             try:
@@ -59,7 +58,7 @@ class EventStream(Response):
                     await send({"type": "http.response.body", "body": event, "more_body": True})
             # The status has been sent long before, so that an error becomes the last event before the end.
             except ApiError as error:
-                await send({"type": "http.response.body", "body": error.event() + DONE, "more_body": True})
+                await send({"type": "http.response.body", "body": error.ending(path), "more_body": True})
             await send({"type": "http.response.body", "body": b""})
         finally:
             await self._events.aclose()
@@ -68,20 +67,35 @@ class EventStream(Response):
 class Chunks:
     """Writes the chunks of one response. The parts that all chunks share are encoded once."""
 
-    def __init__(self, response: dict[str, Any], with_usage: bool) -> None:
+    def __init__(self, response: dict[str, Any], options: StreamOptions | None, prompt_tokens: int) -> None:
         head = json.dumps(response)[:-1].encode()
+        asks = None if options is None else options.include_usage
+        running = options is not None and bool(options.continuous_usage_stats)
+        self.with_usage = running if asks is None else asks
         self._before = b"data: " + head + b', "choices": ['
-        self._after = b'], "usage": null}\n\n' if with_usage else b"]}\n\n"
+        self._after = b'], "usage": null}\n\n' if self.with_usage else b"]}\n\n"
         self._last = b"data: " + head + b', "choices": [], "usage": '
+        self._running = running and self.with_usage
+        self._prompt_tokens, self._tokens = prompt_tokens, 0
+
+    def count(self, deltas: Sequence[Delta]) -> None:
+        """Count the tokens of the next chunk, for the numbers so far."""
+        self._tokens += sum([len(delta.token_ids) for delta in deltas])
 
     def choice(self, choice: dict[str, Any]) -> bytes:
-        return self._before + json.dumps(choice).encode() + self._after
+        if not self._running:
+            return self._before + json.dumps(choice).encode() + self._after
+        counts = {"prompt_tokens": self._prompt_tokens, "completion_tokens": self._tokens}
+        usage = {**counts, "total_tokens": sum(counts.values())}
+        return self._before + json.dumps(choice).encode() + b'], "usage": ' + json.dumps(usage).encode() + b"}\n\n"
 
     def text(self, choice: Callable[[str], dict[str, Any]]) -> Callable[[str], bytes]:
         """A function equal to text → `self.choice(choice(text))`, but faster: only the text is encoded anew.
 
         Most chunks of a stream differ in nothing but their text.
         """
+        if self._running:
+            return lambda text: self.choice(choice(text))
         before, after = self.choice(choice(_PLACEHOLDER)).rsplit(_encoded(_PLACEHOLDER), 1)
         return lambda text: before + _encoded(text) + after
 

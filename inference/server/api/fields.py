@@ -1,10 +1,13 @@
 """The fields that chat and plain completions share, with a bound on every number, and the SamplingParams that they become."""
 
+import re
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from ....kernels.errors import ArgumentError
 from ...params import MAX_LOGIT_BIAS, MAX_LOGPROBS, MAX_SEED, MAX_STOP_STRINGS, SamplingParams
@@ -15,8 +18,11 @@ MAX_CHOICES = 16
 MAX_PROMPTS = 256
 MAX_TOKENS = 2**20  # above the context length of every model
 MAX_ID = 2**31 - 1
+MIN_SEED = -(2**63)  # OpenAI's seeds are signed
 MAX_CHARACTERS = 2**23  # the default limit on the body is lower
 MAX_DEPTH = 64  # of nested JSON
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 def _whole(value: Any) -> Any:
@@ -31,6 +37,39 @@ def _all_whole(values: Any) -> Any:
     return values
 
 
+def check_writable(body: Any) -> Any:
+    """Return a body. ApiError names a field that cannot be written back: half of a surrogate pair, a number above floats' range."""
+    nodes: list[tuple[str, Any]] = [("", {"": body})]
+    while nodes:
+        path, node = nodes.pop()
+        if isinstance(node, list):
+            if _is_plain(node):
+                continue
+            node = dict(enumerate(node))
+        for name, child in node.items():
+            fault = _fault(name) or _fault(child)
+            if fault is not None:
+                place = ascii(f"{path}.{name}")[1:-1].lstrip(".")[:200]
+                raise ApiError(400, f"{place or 'body'} {fault}", place or None)
+            if isinstance(child, dict | list):
+                nodes.append((f"{path}.{name}", child))
+    return body
+
+
+def _fault(value: Any) -> str | None:
+    if isinstance(value, str) and not value.isascii() and _HALF.search(value):
+        return "holds half of a surrogate pair; expected Unicode text"
+    if isinstance(value, int | float) and not abs(value) <= sys.float_info.max:
+        return f"is {'beyond the range of floats' if value == value else 'NaN'}; expected a finite number"
+    return None
+
+
+def _is_plain(values: list[Any]) -> bool:
+    """Tell whether a list may hold no fault, without a look at each value: token ids, texts in ASCII."""
+    kinds = set(map(type, values))
+    return (kinds == {int} and max(map(abs, values)) <= MAX_SEED) or (kinds == {str} and all(map(str.isascii, values)))
+
+
 def _shallow(value: Any) -> Any:
     level = [value]
     for _ in range(MAX_DEPTH):
@@ -43,6 +82,13 @@ def _shallow(value: Any) -> Any:
         if not level:
             return value
     raise ValueError(f"nested too deep; expected at most {MAX_DEPTH} levels")
+
+
+def _seed(value: int) -> int:
+    # pydantic's own limits are rounded to floats.
+    if not MIN_SEED <= value <= MAX_SEED:
+        raise PydanticCustomError("seed", f"Input should be between {MIN_SEED} and {MAX_SEED}")
+    return value
 
 
 def count_characters(value: Any) -> int:
@@ -62,6 +108,7 @@ def count_characters(value: Any) -> int:
 
 
 Integer = Annotated[int, BeforeValidator(_whole)]
+Seed = Annotated[Integer, AfterValidator(_seed), Field(json_schema_extra={"minimum": MIN_SEED, "maximum": MAX_SEED})]
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 StopString = Annotated[str, Field(min_length=1, max_length=256)]
 # A list is read up to its first error: collecting the errors of a body of a million wrong items takes 17 s.
@@ -80,8 +127,17 @@ class Whole(Strict):
     model_config = ConfigDict(extra="forbid")
 
 
+class Body(Whole):
+    """A whole request."""
+
+    _writable = model_validator(mode="before")(check_writable)
+
+
 class StreamOptions(Strict):
-    include_usage: bool | None = Field(False, description="end with a chunk that has the numbers of tokens")
+    include_usage: bool | None = Field(None, description="end with a chunk that has the numbers of tokens")
+    continuous_usage_stats: bool | None = Field(
+        None, description="every chunk has the numbers so far, unless include_usage is false"
+    )
 
 
 class StructuredOutputs(Whole):
@@ -112,7 +168,7 @@ class ResponseFormat(Whole):
         return self
 
 
-class IgnoredFields(Whole):
+class IgnoredFields(Body):
     """Fields of OpenAI's schema that do not change the text of an answer."""
 
     user: Text | None = Field(None, description="ignored, as the next ones are")
@@ -133,7 +189,7 @@ class SamplingFields(IgnoredFields):
     top_k: Integer | None = Field(None, ge=-1, le=MAX_ID, description="0 or -1: all tokens, which is the default")
     min_p: float | None = Field(None, ge=0, le=1, description="0 by default")
     n: Integer | None = Field(1, ge=1, le=MAX_CHOICES)
-    seed: Integer | None = Field(None, ge=-(2**63), le=MAX_SEED)
+    seed: Seed | None = None
     stop: StopString | Annotated[list[StopString], Field(fail_fast=True, max_length=MAX_STOP_STRINGS)] | None = None
     stop_token_ids: Annotated[TokenIds, Field(max_length=MAX_STOP_STRINGS)] | None = None
     ignore_eos: bool | None = False

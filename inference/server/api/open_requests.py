@@ -7,7 +7,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..service.open_work import STOPPED
 from .errors import ApiError
-from .events import DONE
 
 # The streams of pages that are open in browsers. They carry nothing and never end by themselves.
 IDLE = "/gradio_api/heartbeat/"
@@ -48,7 +47,7 @@ class OpenRequests:
     async def answer(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the application answer a request, until `end` is called."""
         if self._ended:
-            await _stopped().response()(scope, receive, send)
+            await _stopped().response(scope["path"])(scope, receive, send)
             return
         task = asyncio.current_task()
         assert task is not None
@@ -72,9 +71,9 @@ class OpenRequests:
         if not request.is_ended or request.is_complete:
             return
         if request.content_type is None:
-            await _stopped().response()(scope, receive, send)
+            await _stopped().response(request.path)(scope, receive, send)
         else:
-            ending = _stopped().event() + DONE if request.path.startswith("/v1/") else b""
+            ending = _stopped().ending(request.path) if request.path.startswith("/v1/") else b""
             await send({"type": "http.response.body", "body": ending})
 
 

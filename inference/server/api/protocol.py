@@ -7,9 +7,21 @@ of no schema. Inside of messages and tools, where clients send back what they we
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from ...text.messages import starts_thinking
-from .fields import MAX_TOKENS, Integer, JsonObject, SamplingFields, Strict, Text, TokenIds, Whole, count_characters
+from .fields import (
+    MAX_TOKENS,
+    Body,
+    Integer,
+    JsonObject,
+    SamplingFields,
+    Strict,
+    Text,
+    TokenIds,
+    Whole,
+    count_characters,
+)
 
 FUNCTION_NAME = r"^[a-zA-Z0-9_.-]{1,64}$"
 
@@ -34,9 +46,15 @@ class ChatMessage(Strict):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Text | Annotated[list[TextPart], Field(fail_fast=True)] | None = None
     reasoning_content: Text | None = Field(None, description="the reasoning of an assistant turn")
+    reasoning: Text | None = Field(None, description="vLLM's name of reasoning_content")
     tool_calls: Annotated[list[RequestToolCall], Field(fail_fast=True, max_length=128)] | None = None
     tool_call_id: Text | None = None
     prefix: bool | None = Field(None, description="in the last message, an assistant's: the answer continues it")
+
+    @model_validator(mode="after")
+    def _one_reasoning(self) -> "ChatMessage":
+        self.reasoning_content = self.reasoning_content or self.reasoning
+        return self
 
 
 class Function(Strict):
@@ -74,14 +92,21 @@ class Thinking(Whole):
 
     type: Literal["enabled", "disabled"]
 
+    @model_validator(mode="before")
+    @classmethod
+    def _is_object(cls, value: Any) -> Any:
+        if not isinstance(value, dict | Thinking):
+            raise PydanticCustomError("object", 'Input should be {"type": "enabled"} or {"type": "disabled"}')
+        return value
 
-class ConversationFields(Whole):
+
+class ConversationFields(Body):
     messages: Annotated[list[ChatMessage], Field(fail_fast=True, min_length=1, max_length=4096)]
     tools: Annotated[list[Tool], Field(fail_fast=True, max_length=128)] | None = None
     tool_choice: Literal["auto", "none", "required"] | NamedTool | None = Field(
         "auto", description="with required, or a function, the answer is a call that keeps the function's schema"
     )
-    parallel_tool_calls: bool | None = Field(None, description="false: with tool_choice required, one call")
+    parallel_tool_calls: bool | None = Field(None, description="false: at most one call")
     chat_template_kwargs: ChatTemplateKwargs | None = None
     thinking_: Thinking | None = Field(None, alias="thinking")
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = Field(
@@ -118,6 +143,11 @@ class ConversationFields(Whole):
         """Whether the answer starts inside of its reasoning."""
         return starts_thinking(self.messages[-1].model_dump(), self.thinking, self.continues)
 
+    @property
+    def most_calls(self) -> int | None:
+        """How many calls the answer may return; None: any number."""
+        return 1 if self.parallel_tool_calls is False or isinstance(self.tool_choice, NamedTool) else None
+
     def plain_tools(self) -> list[dict[str, Any]] | None:
         if not self.tools or self.tool_choice == "none":
             return None
@@ -138,13 +168,13 @@ class ChatRequest(ConversationFields, SamplingFields):
     verbosity: Literal["medium"] | None = Field(None, description="medium; no other is served")
 
 
-class TokenizeRequest(Whole):
+class TokenizeRequest(Body):
     """Either a prompt or a conversation to encode."""
 
     model: Text | None = None
     prompt: Text | None = None
     add_special_tokens: bool | None = False
-    parse_special_tokens: bool | None = False
+    parse_special_tokens: bool | None = Field(None, description="by default only of a prompt that is one control token")
     messages: Annotated[list[ChatMessage], Field(fail_fast=True, min_length=1, max_length=4096)] | None = None
     tools: Annotated[list[Tool], Field(fail_fast=True, max_length=128)] | None = None
     chat_template_kwargs: ChatTemplateKwargs | None = None
@@ -160,6 +190,6 @@ class TokenizeRequest(Whole):
         return count_characters([self.prompt, self.messages, self.tools])
 
 
-class DetokenizeRequest(Whole):
+class DetokenizeRequest(Body):
     model: Text | None = None
     tokens: Annotated[TokenIds, Field(max_length=MAX_TOKENS)]

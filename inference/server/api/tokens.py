@@ -11,7 +11,7 @@ from .conversations import message_ids
 from .errors import ApiError, declared
 from .guard import BoundedRoute
 from .protocol import DetokenizeRequest, TokenizeRequest
-from .responses import DetokenizeResponse, ModelCard, ModelList, TokenizeResponse
+from .responses import DetokenizeResponse, ModelCard, ModelList, TokenizeResponse, TokenizerInfo
 
 
 def tokens_router(context: ApiContext) -> APIRouter:
@@ -26,6 +26,7 @@ def tokens_router(context: ApiContext) -> APIRouter:
             "max_model_len": context.max_model_len,
         }
 
+    @router.get("/v1/models/", include_in_schema=False)
     @router.get("/v1/models", tags=["OpenAI"], response_model=ModelList, responses=declared())
     async def list_models() -> JSONResponse:
         """The one model that is served, under each of its names."""
@@ -47,9 +48,28 @@ def tokens_router(context: ApiContext) -> APIRouter:
             encode = partial(message_ids, context, body.messages, tools or None, thinking)
         else:
             text = body.prompt or ""
-            encode = partial(context.text_ids, text, body.add_special_tokens, body.parse_special_tokens)
+            is_token = text in context.tokenizer.special_ids  # so lm_eval asks for the id of a control token
+            parses = is_token if body.parse_special_tokens is None else body.parse_special_tokens
+            encode = partial(context.text_ids, text, body.add_special_tokens, parses)
         tokens = await context.encoding.run(body.characters, encode)
         return JSONResponse({"tokens": tokens, "count": len(tokens), "max_model_len": context.max_model_len})
+
+    @router.get("/tokenizer_info", tags=["tokens"], response_model=TokenizerInfo, responses=declared())
+    async def tokenizer_info() -> JSONResponse:
+        """The tokens around texts and the chat template, as transformers' tokenizer_config.json names them."""
+        tokenizer = context.tokenizer
+        bos, eos = (
+            None if token is None else tokenizer.decode([token], skip_special_tokens=False)
+            for token in (tokenizer.bos_id, next(iter(tokenizer.eos_ids), None))
+        )
+        info: dict[str, Any] = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "bos_token": bos,
+            "eos_token": eos,
+            "pad_token": None,
+        }
+        info |= {"model_max_length": context.max_model_len, "chat_template": tokenizer.chat_template}
+        return JSONResponse(info)
 
     @router.post("/detokenize", tags=["tokens"], response_model=DetokenizeResponse, responses=declared(404))
     async def detokenize(body: DetokenizeRequest) -> JSONResponse:

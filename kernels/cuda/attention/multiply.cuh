@@ -64,11 +64,6 @@ __device__ __forceinline__ void release(SharedMemory& s, int buffer) {
   }
 }
 
-__device__ __forceinline__ void release_local(uint64_t& barrier) {
-  __syncwarp();
-  if ((threadIdx.x & 31) == 0) barrier_arrive(shared_address(&barrier));
-}
-
 // The part of Q K that is issued before this group waits for the other group's probabilities.
 template <class C, Ahead kAhead>
 __device__ __forceinline__ void scores_before(float (&scores)[32], SharedMemory& s, int buffer, uint32_t parity) {

@@ -51,7 +51,7 @@ struct Pages {
 
  private:
   static __device__ __forceinline__ int page_of(const Problem& p, const typename C::Work& item, int block) {
-    return __ldg(p.keys.table + item.query * p.keys.table_stride + block * kBlock / p.keys.page_size);
+    return p.keys.page_of(item.query, block * kBlock);  // the TMA reads zeros for a page outside the cache
   }
 
   static __device__ __forceinline__ void copy_block(const Problem& p, SharedMemory& s, const CUtensorMap* map, int buffer,

@@ -15,6 +15,11 @@ constexpr int kRows = 64;         // query rows (heads) of a CTA: one warpgroup 
 constexpr int kBlock = 64;        // keys of a block
 constexpr int kRecord = 656;      // bytes of an FP8 token: 512 e4m3, 4 fp32 scales, 64 bf16
 
+// The reference that exponentials are taken from follows the maximum of a row only when the maximum exceeds it by more than this, in
+// log2: after the first blocks, accumulators are hardly ever rescaled.
+constexpr float kLazy = 8.0f;
+constexpr float kFloor = -1e30f;  // the first reference: finite, so that -inf - reference is never NaN
+
 enum class Lookup {
   kIndices,  // table[query, column] is a slot; invalid if negative or past the end
   kPages,    // table[query, position / page] is a page
@@ -32,7 +37,7 @@ struct Keys {
   const int32_t* lengths;  // columns that count (kIndices, may be null), context lengths (kPages), offsets (kList)
   int lengths_divisor;     // consecutive queries that share an entry of `lengths`
   int width;               // columns of the table
-  int64_t slots;           // valid slots are below this
+  int64_t slots;           // valid entries of the table are below this: slots, or pages (kPages)
   const uint8_t* latent;
   const uint8_t* rope;     // of slot 0
   int64_t row_bytes, rope_row_bytes, page_bytes;
@@ -54,6 +59,10 @@ struct Keys {
     return column < count ? __ldg(table + query * table_stride + column) : -1;
   }
   __device__ __forceinline__ bool valid(int index) const { return index >= 0 && index < slots; }
+  // kPages: the page of a column. A context that is longer than its row of the table reads no other row.
+  __device__ __forceinline__ int page_of(int query, int column) const {
+    return __ldg(table + query * table_stride + min(column / page_size, width - 1));
+  }
   // The slot of one column, or -1. `count` is count(query).
   template <Lookup kLookup>
   __device__ __forceinline__ int slot(int query, int column, int count) const {
@@ -62,9 +71,11 @@ struct Keys {
       const int index = fetch(query, column, count);
       return valid(index) ? index : -1;
     } else if constexpr (kLookup == Lookup::kPages) {
-      return __ldg(table + query * table_stride + column / page_size) * page_size + column % page_size;
+      const int page = page_of(query, column);
+      return valid(page) ? page * page_size + column % page_size : -1;
     } else {
-      return __ldg(table + lengths[query] + column);
+      const int index = __ldg(table + min(max(lengths[query] + column, 0), width - 1));
+      return valid(index) ? index : -1;
     }
   }
   __device__ __forceinline__ int64_t offset(int slot) const {

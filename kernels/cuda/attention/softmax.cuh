@@ -5,11 +5,6 @@
 
 namespace mla {
 
-// The reference that exponentials are taken from follows the maximum of a row only when the maximum exceeds it by more than this, in
-// log2: after the first blocks, accumulators are hardly ever rescaled.
-constexpr float kLazy = 8.0f;
-constexpr float kFloor = -1e30f;  // the first reference: finite, so that -inf - reference is never NaN
-
 struct RowState {
   float reference[2], sum[2], top[2];  // of this thread's two rows; `top` is the true maximum of the raw scores
 };

@@ -27,6 +27,11 @@ __device__ __forceinline__ void barrier_init_fence() {
 __device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
+// One arrival for a warp, once all its lanes are here: they have read what the barrier releases.
+__device__ __forceinline__ void release_local(uint64_t& barrier) {
+  __syncwarp();
+  if ((threadIdx.x & 31) == 0) barrier_arrive(shared_address(&barrier));
+}
 __device__ __forceinline__ void barrier_arrive_expect(uint32_t barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }

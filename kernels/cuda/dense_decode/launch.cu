@@ -116,6 +116,8 @@ void dense_decode(TensorView q, TensorView cache, TensorView block_table, Tensor
   p.lse_factor = 0.6931471805599453f;
   p.keys.table = data<int32_t>(block_table);
   p.keys.table_stride = block_table.stride(0);
+  p.keys.width = static_cast<int>(block_table.size(1));
+  p.keys.slots = cache.size(0);
   p.keys.lengths = data<int32_t>(cache_seqlens);
   p.keys.latent = data<uint8_t>(cache);
   p.keys.row_bytes = cache.stride(1) * 2;
@@ -145,6 +147,8 @@ void list_decode(TensorView q_nope, TensorView q_pe, TensorView ckv, TensorView 
   p.groups = 1;
   p.lse_factor = 1.0f;
   p.keys.table = data<int32_t>(kv_indices);
+  p.keys.width = static_cast<int>(kv_indices.size(0));
+  p.keys.slots = ckv.size(0);
   p.keys.lengths = data<int32_t>(kv_indptr);
   p.keys.latent = data<uint8_t>(ckv);
   p.keys.rope = data<uint8_t>(kpe);

@@ -1,6 +1,5 @@
 #include "kernels.cuh"
 #include "many_tokens.cuh"
-#include "products.cuh"
 
 namespace fp32_ops {
 
@@ -9,19 +8,6 @@ using common::DeviceGuard;
 using common::launch_pdl;
 using common::stream_of;
 using tvm::ffi::TensorView;
-
-constexpr int kFewTokens = 512;  // of bf16; beyond, tiles of all columns keep all multiprocessors busy
-
-__global__ void __launch_bounds__(kThreads) fp32_products_kernel(Linear p) {
-  extern __shared__ __align__(16) char memory[];
-  Few few(p, memory, blockIdx.x, blockIdx.y);
-  if (!p.static_weights) common::pdl_wait();
-  few.load_weights();
-  few.prepare_barriers();
-  common::pdl_wait();
-  common::pdl_launch_dependents();  // not earlier: ../pdl.py
-  few.finish();
-}
 
 void run_products(const Linear& p, int multiprocessors, cudaStream_t stream) {
   if (p.tokens <= kFewTokens) {

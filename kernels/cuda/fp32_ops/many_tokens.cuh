@@ -1,4 +1,6 @@
-// The products of products.cuh for many tokens, by WGMMAs: a CTA computes 64 or 16 rows of the weight for 128 tokens, with all columns. Its
+// The kernels of products.cuh's products, for more than kLinearTokens tokens.
+//
+// Up to kFewTokens, by mma.sync. For more of them by WGMMAs: a CTA computes 64 or 16 rows of the weight for 128 tokens, with all columns. Its
 // two warpgroups have 64 tokens each, which are the M of an MMA. The three parts of the weights are stacked as its N, so that one MMA
 // multiplies a slice of 16 columns with all of them. A slice has the bits that mma.sync gives it.
 #pragma once
@@ -6,6 +8,19 @@
 #include "products.cuh"
 
 namespace fp32_ops {
+
+constexpr int kFewTokens = 512;  // of bf16; beyond, tiles of all columns keep all multiprocessors busy
+
+__global__ void __launch_bounds__(kThreads) fp32_products_kernel(Linear p) {
+  extern __shared__ __align__(16) char memory[];
+  Few few(p, memory, blockIdx.x, blockIdx.y);
+  if (!p.static_weights) common::pdl_wait();
+  few.load_weights();
+  few.prepare_barriers();
+  common::pdl_wait();
+  common::pdl_launch_dependents();  // not earlier: ../pdl.py
+  few.finish();
+}
 
 constexpr int kLineBytes = 128;  // of an operand: 64 columns under the 128-byte swizzle
 constexpr int kManyTokens = 128, kTokenHalf = kManyTokens * kLineBytes;  // bytes of 64 columns

@@ -10,7 +10,6 @@
 // scaled by powers of two so that fp16 loses nothing of bf16.
 #pragma once
 
-#include "../attention/core.cuh"
 #include "../attention/problem.cuh"
 #include "../common/ptx.cuh"
 

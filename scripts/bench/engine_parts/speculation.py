@@ -94,7 +94,7 @@ def _measure(model: Transformer, caches: list[LayerCache], batch: Batch, context
     h = torch.randn(rows, model.config.hidden_size, device=device, dtype=model.compute.dtype)
     head = microseconds(lambda: model.lm_head.logits(model.norm(h)))
 
-    sizes = (PAGES, len(batch.requests), context, model.config.index_topk, device, None, rows)
+    sizes = (PAGES, len(batch.requests), context, model.config.index_topk, device, (), rows)
     graphs = DecodeGraphs(model.forward, caches, *sizes)
     graphs.staged.drafts.random_(3, 100_000)
     inputs = graphs.run(batch).inputs

@@ -9,6 +9,7 @@ import torch
 
 from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.running.decode_graph import DecodeGraphs
+from deepseek_v32.inference.engine.running.eager_step import prepare
 from deepseek_v32.inference.engine.running.runner import Runner
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.params import SamplingParams
@@ -73,12 +74,12 @@ class Step:
 
         if self.batch.decodes == len(self.batch.requests):
             count, rows = len(self.batch.requests), self.batch.tokens
-            sizes = (PAGES, count, self.longest, model.config.index_topk, model.compute.device, None, rows)
+            sizes = (PAGES, count, self.longest, model.config.index_topk, model.compute.device, (), rows)
             graphs = DecodeGraphs(forward, caches, *sizes)
             graphs.staged.drafts.random_(3, 100_000)
             return lambda: graphs.run(self.batch)
         runner = Runner(model, caches, model.compute.device)
-        tokens, positions, metadata, _ = runner.prepare(self.batch)
+        tokens, positions, metadata, _ = prepare(self.batch, runner.drafts)
         return lambda: forward(tokens, positions, metadata, caches)
 
     def layer_time(self, whole: Callable[[], object], first: Callable[[], object]) -> float:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.commands import cli
 from deepseek_v32.inference.commands.checkpoint_check import GIB, cpu_row, gpu_row
-from deepseek_v32.kernels.registry import OPERATIONS
+from deepseek_v32.kernels.implementations import OPERATIONS
 from deepseek_v32.model.checkpoint.config_json import parse_config
 from deepseek_v32.model.checkpoint.conversion import convert
 from deepseek_v32.model.checkpoint.manifest import write_manifest

@@ -128,13 +128,16 @@ def test_an_argument_keeps_its_name(monkeypatch):
 
 def test_sampling_options_replace_the_checkpoints_defaults(monkeypatch):
     llm, seen = make_llm(("</think>", "Hey")), []
-    llm.default_params = type(llm.default_params)(temperature=0.6, top_p=0.9)
+    llm.default_params = type(llm.default_params)(temperature=0.6, top_p=0.9, max_tokens=9)
     monkeypatch.setattr(loading, "load_llm", lambda *_, **__: llm)
     queue = llm.engine.queue
     monkeypatch.setattr(llm.engine, "queue", lambda request: seen.append(request.params) or queue(request))
     options = ["--top-p", "0.5", "--top-k", "7", "--min-p", "0.1", "--repetition-penalty", "1.2", "--seed", "3"]
     assert CliRunner().invoke(cli.app, ["generate", "Hi", *options]).exit_code == 0
-    [params] = seen
+    llm.requests.max_new_tokens = 9  # the checkpoint states it
+    assert CliRunner().invoke(cli.app, ["generate", "Hi"]).exit_code == 0
+    params, stated = seen
+    assert stated.max_tokens == 9
     assert (params.temperature, params.top_p, params.top_k, params.min_p) == (0.6, 0.5, 7, 0.1)
     assert (params.repetition_penalty, params.seed, params.max_tokens) == (1.2, 3, 1024)
 

@@ -2,8 +2,10 @@
 
 import base64
 import contextlib
+import gzip
 import importlib.util
 import socket
+import zlib
 
 import httpx
 import pytest
@@ -81,7 +83,8 @@ def test_every_route_but_the_probes_wants_the_key(locked):
             assert httpx.get(locked.url + path).status_code == 200
             continue
         refused = httpx.request(method, locked.url + path, json={} if method == "post" else None)
-        assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key"), path
+        name, kind = ("type", "authentication_error") if "/messages" in path else ("code", "invalid_api_key")
+        assert (refused.status_code, refused.json()["error"][name]) == (401, kind), path
         assert "Basic" in refused.headers["www-authenticate"]
 
 
@@ -130,6 +133,73 @@ def test_bodies_have_a_limit(http):
             continue
         assert refused.status_code == 413 and refused.json()["error"]["type"] == "invalid_request_error"
     assert http.get("/health").status_code == 200
+
+
+def gzipped(body: bytes) -> bytes:
+    return gzip.compress(body, mtime=0)
+
+
+BODY = b'{"prompt": "' + b"a b c " * 100 + b'"}'
+
+
+@pytest.mark.parametrize(
+    ("coding", "sent", "status"),
+    [
+        ("gzip", gzipped(BODY), 200),
+        ("GZIP", gzipped(BODY), 200),
+        ("deflate", zlib.compress(BODY), 200),
+        ("identity", BODY, 200),
+        ("br", BODY, 415),
+        ("zstd", BODY, 415),
+        ("gzip, gzip", gzipped(gzipped(BODY)), 415),
+        ("\xff", BODY, 415),
+        ("gzip", BODY, 400),
+        ("gzip", b"", 400),
+        ("gzip", gzipped(BODY)[:-9], 400),
+        ("gzip", gzipped(BODY) + b"more", 400),
+        ("gzip", gzipped(bytes(100 * 2**20)), 413),
+        ("gzip", gzipped(gzipped(bytes(100 * 2**20))), 400),
+        ("gzip", gzipped(b'{"prompt": "' + b"a" * guard.MAX_BODY + b'"}'), 413),
+        ("gzip", gzipped(b"[" + b"[],[]," * 500_000 + b"[]]"), 413),
+    ],
+    ids=range(16),
+)
+def test_compressed_bodies(http, coding, sent, status):
+    def parts(size):
+        for start in range(0, len(sent), size):
+            yield sent[start : start + size]
+
+    headers = {"content-type": "application/json", "content-encoding": coding.encode("latin-1")}
+    for content in (sent, parts(97) if len(sent) < 20_000 else parts(60_000)):
+        answer = http.post("/tokenize", content=content, headers=headers)
+        assert answer.status_code == status, answer.text
+        if status == 200:
+            assert (
+                answer.json()
+                == http.post("/tokenize", content=BODY, headers={"content-type": "application/json"}).json()
+            )
+        elif status == 415:
+            assert "Content-Encoding" in answer.json()["error"]["message"]
+
+
+def test_probes(locked, http):
+    """Kubernetes and load balancers ask by address, without a key, some with HEAD."""
+    for path in ("/health", "/ready"):
+        for host in ("10.0.0.7:8000", "10.0.0.7", "[fd00::7]:8000"):
+            assert httpx.get(locked.url + path, headers={"host": host}).status_code == 200
+            head = httpx.head(locked.url + path, headers={"host": host})
+            assert head.status_code == 200 and not head.content and int(head.headers["content-length"]) > 10
+        assert httpx.head(locked.url + path, headers={"host": "evil.example"}).status_code == 403
+    for path in ("/version", "/metrics", "/v1/models"):
+        assert http.get(path, headers={"host": "10.0.0.7"}).status_code == 403
+    assert http.head("/health", headers={"origin": "http://evil.example", "host": "10.0.0.7"}).status_code == 403
+
+
+def test_other_sites_may_delete():
+    with serving(Service(stand_in_llm()), origins=["http://page.example"]) as server:
+        asks = {"origin": "http://page.example", "access-control-request-method": "DELETE"}
+        allowed = httpx.options(server.url + "/v1/responses/resp_1", headers=asks)
+        assert allowed.status_code == 200 and "DELETE" in allowed.headers["access-control-allow-methods"]
 
 
 def test_a_slow_body_does_not_wait_for_ever(server, monkeypatch):

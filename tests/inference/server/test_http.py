@@ -10,7 +10,7 @@ import time
 import httpx
 import pytest
 
-from deepseek_v32.inference.server.api import errors, guard
+from deepseek_v32.inference.server.api import errors, guard, json_values
 from deepseek_v32.inference.server.service.service import Service
 from support.server import MODEL, serving, stand_in_llm
 
@@ -316,7 +316,7 @@ def test_a_million_wrong_items_give_one_error(http, monkeypatch):
 
 
 def test_bodies_of_too_many_values_are_refused_before_they_are_read(http, monkeypatch):
-    monkeypatch.setattr(guard, "MAX_VALUES", 3000)
+    monkeypatch.setattr(json_values, "MAX_VALUES", 3000)
     monkeypatch.setattr(guard, "SHORT_BODY", 1000)
     many = json.dumps({"prompt": [[]] * 1000})
     error = error_of(http.post(TEXT, content=many, headers={"content-type": "application/json"}), 413)

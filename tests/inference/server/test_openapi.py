@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from deepseek_v32.inference.server.api import responses
+from deepseek_v32.inference.server.api.messages_api.schema import Message, TokenCount
 from deepseek_v32.inference.server.api.response_api.schema import ResponseObject
 from deepseek_v32.inference.server.service.service import Service
 from support.server import MODEL, serving, stand_in_llm
@@ -25,6 +26,7 @@ HANG_SECONDS = 10
         pytest.param("/chat/", 2, 500, 500, id="chat"),
         pytest.param("/v1/completions", 2, 400, 400, id="completions"),
         pytest.param("/responses", 2, 300, 200, id="responses"),
+        pytest.param("/messages", 2, 300, 200, id="messages"),
         pytest.param("^/(v1/models|[^v])", 2, 300, 0, id="others"),
         pytest.param("", 500, 2000, 1000, marks=pytest.mark.slow, id="long"),
     ],
@@ -76,11 +78,15 @@ def test_answers_are_what_the_document_says(http):
         "text": {"format": {"type": "text"}},
     }
     respond["tools"] = [{"type": "function", "name": "f", "parameters": {"type": "object"}}]
+    speak = {"messages": chat["messages"]}
     for model, method, path, body in (
         (responses.ChatCompletion, "POST", "/v1/chat/completions", chat),
         (responses.ChatCompletion, "POST", "/v1/chat/completions", thinking),
         (responses.TextCompletion, "POST", "/v1/completions", text),
         (ResponseObject, "POST", "/v1/responses", respond),
+        (Message, "POST", "/v1/messages", {**speak, "max_tokens": 3, "thinking": {"type": "enabled"}}),
+        (TokenCount, "POST", "/v1/messages/count_tokens", speak),
+        (responses.TokenizerInfo, "GET", "/tokenizer_info", None),
         (responses.ModelList, "GET", "/v1/models", None),
         (responses.TokenizeResponse, "POST", "/tokenize", {"prompt": "a"}),
         (responses.DetokenizeResponse, "POST", "/detokenize", {"tokens": [5]}),
@@ -94,7 +100,7 @@ def test_answers_are_what_the_document_says(http):
 def test_the_document(http):
     document = http.get("/openapi.json").json()
     operations = [operation for path in document["paths"].values() for operation in path.values()]
-    assert len(operations) == 13
+    assert len(operations) == 16
     for operation in operations:
         assert {"400", "401", "403", "500"} <= set(operation["responses"]) and "422" not in operation["responses"]
     [model, _] = document["components"]["schemas"]["ChatRequest"]["properties"]["model"]["anyOf"]

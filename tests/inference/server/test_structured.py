@@ -161,7 +161,7 @@ FIELDS = {
     "response_format": {"response_format": BAD_SCHEMA},
     "guided_json": {"guided_json": BAD},
     "structured_outputs": {"structured_outputs": {"json": BAD}},
-    "tools": {
+    "tools.0.function.parameters": {
         "tools": [{"type": "function", "function": {"name": "a", "parameters": {"properties": {"a": BAD}}}}],
         "tool_choice": "required",
     },
@@ -303,4 +303,15 @@ def test_generation_config_sets_the_defaults(tmp_path):
     for fields, expected in (({}, (0.6, 0.95)), ({"top_p": 1}, (0.6, 1)), ({"temperature": None}, (0.6, 0.95))):
         params = sampling_params(ChatRequest(messages=ASK, **fields), 9, None, llm.default_params)
         assert (params.temperature, params.top_p, params.max_tokens) == (*expected, 9)
-    assert llm.generate([[5]])[0].usage.completion_tokens > 0
+    (model / "generation_config.json").write_text(
+        '{"do_sample": false, "temperature": 0.6, "max_new_tokens": 5, "min_p": 0.1}'
+    )
+    llm = LLM(model, device="cpu", max_model_len=512)
+    assert llm.default_params == SamplingParams(temperature=0, max_tokens=5, min_p=0.1)
+    with serving(Service(llm)) as server, httpx.Client(base_url=server.url) as http:
+        for fields, expected in (({}, 5), ({"max_tokens": 7}, 7), ({"max_completion_tokens": 3}, 3)):
+            body = {"messages": ASK, "ignore_eos": True, **fields}
+            first, second = (http.post("/v1/chat/completions", json=body).json() for _ in range(2))
+            assert first["usage"]["completion_tokens"] == expected and first["choices"] == second["choices"]
+        text = http.post("/v1/completions", json={"prompt": [5], "ignore_eos": True}).json()
+        assert text["usage"]["completion_tokens"] == 5

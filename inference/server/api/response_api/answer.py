@@ -8,7 +8,6 @@ from typing import Any
 from ....completion import Completion
 from ....params import SamplingParams
 from ....text.answer import AnswerDelta, CallDelta
-from ....text.tokenizer import END_THINK
 from ..context import ApiContext, new_id
 from .request import ResponseRequest
 
@@ -17,8 +16,7 @@ class Answer:
     """Makes the response objects of one request."""
 
     def __init__(self, context: ApiContext, body: ResponseRequest, params: SamplingParams, thinks: bool) -> None:
-        self._thinks = thinks
-        self._end_think = context.tokenizer.special_ids.get(END_THINK)
+        self._reasoning_tokens = context.reasoning_tokens if thinks else None
         text, reasoning = body.text, body.reasoning
         wanted = (
             text.format.model_dump(by_alias=True, exclude_none=True)
@@ -75,10 +73,8 @@ class Answer:
         return {**self._head, "status": status, **ending, "output": output, "usage": usage, **self._asked}
 
     def _usage(self, completion: Completion) -> dict[str, Any]:
-        usage, tokens = completion.usage, completion.token_ids
-        reasoning = 0
-        if self._thinks:
-            reasoning = tokens.index(self._end_think) + 1 if self._end_think in tokens else len(tokens)
+        usage = completion.usage
+        reasoning = self._reasoning_tokens(completion) if self._reasoning_tokens is not None else 0
         return {
             "input_tokens": usage.prompt_tokens,
             "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
@@ -97,7 +93,9 @@ _PART_TYPES = {"reasoning": "reasoning_text", "message": "output_text"}
 class Output:
     """The items so far. Each is opened, grows and is done before the next one begins."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_calls: int | None = None) -> None:
+        """most_calls: later ones are left out; None: any number."""
+        self._most_calls = most_calls
         self.items: list[dict[str, Any]] = []
         self._is_open = False
 
@@ -127,6 +125,8 @@ class Output:
         yield self._text_event("delta", delta=text)
 
     def _add_arguments(self, delta: CallDelta) -> Iterator[Event]:
+        if self._most_calls is not None and delta.index >= self._most_calls:
+            return
         if delta.name is not None:
             yield from self._close()
             call = {"name": delta.name, "call_id": f"call_{secrets.token_hex(12)}", "arguments": ""}

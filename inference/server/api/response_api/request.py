@@ -4,8 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from ....params import MAX_SEED
-from ..fields import MAX_ID, MAX_TOKENS, IgnoredFields, Integer, JsonObject, Strict, Text, Whole
+from ..fields import MAX_ID, MAX_TOKENS, IgnoredFields, Integer, JsonObject, Seed, Strict, Text, Whole
 from ..protocol import FUNCTION_NAME, ChatRequest
 
 MAX_ITEMS = 4095  # which, with the instructions, are at most as many messages as a chat request has
@@ -157,7 +156,7 @@ class ResponseRequest(IgnoredFields):
     tool_choice: Literal["auto", "none", "required"] | NamedFunction | None = Field(
         "auto", description="with required, or a function, the answer is a call that keeps the function's schema"
     )
-    parallel_tool_calls: bool | None = Field(None, description="false: with tool_choice required, one call")
+    parallel_tool_calls: bool | None = Field(None, description="false: at most one call")
     reasoning: Reasoning | None = None
     text: TextConfig | None = None
     max_output_tokens: Integer | None = Field(None, ge=1, le=MAX_TOKENS, description="by default, as many as fit")
@@ -165,7 +164,7 @@ class ResponseRequest(IgnoredFields):
     top_p: float | None = Field(None, gt=0, le=1, description="1 by default")
     top_k: Integer | None = Field(None, ge=-1, le=MAX_ID, description="0 or -1: all tokens, which is the default")
     min_p: float | None = Field(None, ge=0, le=1, description="0 by default")
-    seed: Integer | None = Field(None, ge=-(2**63), le=MAX_SEED)
+    seed: Seed | None = None
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     include: list[Literal["reasoning.encrypted_content"]] | None = Field(
@@ -193,10 +192,14 @@ class ResponseRequest(IgnoredFields):
     )
 
 
-def chat_request(body: ResponseRequest, items: list[Item]) -> ChatRequest:
-    """The chat request with the same meaning. items: of the whole conversation, without references."""
+def chat_request(body: ResponseRequest, items: list[Item]) -> tuple[ChatRequest, list[int | None]]:
+    """The chat request with the same meaning, and by message the index of its last item; None for the instructions.
+
+    items: of the whole conversation, without references.
+    """
+    messages, sources = _messages(body.instructions, items)
     given: dict[str, Any] = {
-        "messages": _messages(body.instructions, items),
+        "messages": messages,
         "parallel_tool_calls": body.parallel_tool_calls,
         "reasoning_effort": body.reasoning.effort if body.reasoning else None,
         "max_completion_tokens": body.max_output_tokens,
@@ -209,15 +212,17 @@ def chat_request(body: ResponseRequest, items: list[Item]) -> ChatRequest:
     elif choice is not None:
         given["tool_choice"] = choice
     same = ("model", "temperature", "top_p", "top_k", "min_p", "seed", "stream")
-    return ChatRequest.model_validate({**given, **{name: getattr(body, name) for name in same}})
+    return ChatRequest.model_validate({**given, **{name: getattr(body, name) for name in same}}), sources
 
 
-def _messages(instructions: str | None, items: list[Item]) -> list[dict[str, Any]]:
+def _messages(instructions: str | None, items: list[Item]) -> tuple[list[dict[str, Any]], list[int | None]]:
     """The items as turns. Reasoning, text and calls in a row are one turn of the assistant, as the model wrote them."""
     messages: list[dict[str, Any]] = []
+    sources: list[int | None] = []
     if instructions is not None:
         messages.append({"role": "system", "content": instructions})
-    for item in items:
+        sources.append(None)
+    for index, item in enumerate(items):
         if isinstance(item, FunctionCallOutput):
             messages.append({"role": "tool", "tool_call_id": item.call_id, "content": _text(item.output)})
         elif isinstance(item, FunctionCallItem):
@@ -233,7 +238,8 @@ def _messages(instructions: str | None, items: list[Item]) -> list[dict[str, Any
             _assistant(messages, "content")["content"] = _text(item.content, between="")
         elif isinstance(item, Message):
             messages.append({"role": item.role, "content": _text(item.content)})
-    return messages
+        sources[len(messages) - 1 :] = [index]
+    return messages, sources
 
 
 _ORDER = ("reasoning_content", "content", "tool_calls")  # of an assistant's turn

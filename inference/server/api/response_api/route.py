@@ -2,10 +2,8 @@
 
 import itertools
 import json
-import re
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +15,7 @@ from ....text.answer import AnswerParser
 from ...service.streams import AsyncStream
 from ..chat import make_chat_requests
 from ..context import ApiContext, check_finished
-from ..errors import ApiError, declared
+from ..errors import ApiError, declared, renamed
 from ..events import ClientGone, EventStream, collect, merged, unless_gone
 from ..fields import count_characters
 from ..guard import BoundedRoute
@@ -163,6 +161,7 @@ class _Begun:
     parser: AnswerParser
     stream: AsyncStream
     keep: Callable[[dict[str, Any]], None]  # the response
+    most_calls: int | None
 
 
 async def _begin(context: ApiContext, body: ResponseRequest, kept: KeptResponses) -> _Begun:
@@ -170,9 +169,19 @@ async def _begin(context: ApiContext, body: ResponseRequest, kept: KeptResponses
     conversation = kept.conversation(body)
     if len(conversation) > MAX_ITEMS:
         raise ApiError(400, f"input has {len(conversation)} items in all; expected at most {MAX_ITEMS}", "input")
-    chat = chat_request(body, conversation)
-    with _names_of_this_request():
-        [request] = await make_chat_requests(context, chat)
+    chat, sources = chat_request(body, conversation)
+    before = len(conversation) - (1 if isinstance(body.input, str) else len(body.input))
+
+    def name(message: int) -> str:
+        item = sources[message]
+        if item is None:
+            return "instructions"
+        if item < before:
+            return f"input has a conversation of previous_response_id whose item {item}"
+        return "input" if isinstance(body.input, str) else f"input[{item - before}]"
+
+    with renamed(_NAMES):
+        [request] = await make_chat_requests(context, chat, name)
         [stream] = await context.submit([request])
     answer = Answer(context, body, request.params, chat.starts_thinking)
 
@@ -180,12 +189,12 @@ async def _begin(context: ApiContext, body: ResponseRequest, kept: KeptResponses
         if body.store is not False:
             kept.keep(response, conversation)
 
-    return _Begun(answer, AnswerParser(chat.starts_thinking, chat.plain_tools()), stream, keep)
+    return _Begun(answer, AnswerParser(chat.starts_thinking, chat.plain_tools()), stream, keep, chat.most_calls)
 
 
 async def _answer(begun: _Begun) -> dict[str, Any]:
     [completion] = await collect([begun.stream])
-    output = Output()
+    output = Output(begun.most_calls)
     for _ in output.push(begun.parser.push(completion.text) + begun.parser.finish()):
         pass
     for _ in output.finish(completion.finish_reason == "length"):
@@ -196,7 +205,7 @@ async def _answer(begun: _Begun) -> dict[str, Any]:
 
 
 async def _stream(begun: _Begun) -> AsyncGenerator[bytes, None]:
-    numbers, output, answer, parser = itertools.count(), Output(), begun.answer, begun.parser
+    numbers, output, answer, parser = itertools.count(), Output(begun.most_calls), begun.answer, begun.parser
 
     def written(events: Iterable[Event]) -> bytes:
         return b"".join(_written(event, next(numbers)) for event in events)
@@ -236,15 +245,3 @@ _NAMES = {
     "max_completion_tokens": "max_output_tokens",
     "max_tokens": "max_output_tokens",
 }
-
-
-@contextmanager
-def _names_of_this_request() -> Iterator[None]:
-    """Let errors name this request's fields instead of the fields of the chat request that it has become."""
-    try:
-        yield
-    except ApiError as error:
-        word = re.match(r"\w*", str(error))
-        if (name := _NAMES.get(error.param or (word[0] if word else ""))) is None:
-            raise
-        raise ApiError(error.status, f"{name}: {error}", name, error.code, error.headers) from None

@@ -1,0 +1,97 @@
+"""The routes of /v1/messages and their stream of events."""
+
+import json
+from collections.abc import AsyncGenerator, Iterable
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+
+from ...service.streams import AsyncStream
+from ..chat import make_chat_requests
+from ..context import ApiContext, check_finished
+from ..conversations import conversation_ids
+from ..errors import declared, renamed, skipped
+from ..events import ClientGone, EventStream, collect, merged, unless_gone
+from ..fields import response_schema
+from ..guard import BoundedRoute
+from ..responses import EVENTS
+from .answer import Answer, Event
+from .request import CountRequest, MessagesRequest, chat_request
+from .schema import Message, TokenCount
+
+_NAMES = {
+    "response_format": "output_config.format",
+    "structured_outputs": "output_config.format",
+    "stop": "stop_sequences",
+}
+
+
+def messages_router(context: ApiContext) -> APIRouter:
+    router = APIRouter(tags=["Anthropic"], route_class=BoundedRoute)
+
+    @router.post(
+        "/v1/messages",
+        response_model=None,
+        responses={200: {"model": Message, "content": EVENTS}, **declared(404, 504)},
+    )
+    async def create_message(body: MessagesRequest, request: Request) -> Response:
+        """Answer a conversation."""
+        context.check_model(body.model)
+        context.check_capacity(1)
+        headers = skipped(body.skipped)
+        if body.stream:
+            return EventStream(_stream(*await _begin(context, body)), headers)
+        try:
+            return JSONResponse(await unless_gone(request, _answer(context, body)), headers=headers)
+        except ClientGone:
+            return Response(status_code=499)
+
+    @router.post("/v1/messages/count_tokens", response_model=TokenCount, responses=declared(404))
+    async def count_tokens(body: CountRequest) -> JSONResponse:
+        """The number of tokens of a conversation's prompt, if the context can hold them."""
+        context.check_model(body.model)
+        chat, sources = chat_request(body)
+        with renamed(_NAMES):
+            encode = partial(conversation_ids, context, chat, response_schema(chat), partial(_name, sources))
+            tokens = await context.encoding.run(chat.characters, encode)
+        return JSONResponse({"input_tokens": len(tokens)}, headers=skipped(body.skipped))
+
+    return router
+
+
+async def _begin(context: ApiContext, body: MessagesRequest) -> tuple[Answer, AsyncStream]:
+    """All refusals of a request happen here."""
+    chat, sources = chat_request(body)
+    with renamed(_NAMES):
+        [request] = await make_chat_requests(context, chat, partial(_name, sources))
+        [stream] = await context.submit([request])
+    return Answer(context, body, chat, len(request.prompt)), stream
+
+
+async def _answer(context: ApiContext, body: MessagesRequest) -> dict[str, Any]:
+    answer, stream = await _begin(context, body)
+    [completion] = await collect([stream])
+    for _ in (*answer.push(completion.text), *answer.finish(completion)):
+        pass
+    return answer.message(completion)
+
+
+async def _stream(answer: Answer, stream: AsyncStream) -> AsyncGenerator[bytes, None]:
+    yield _written(answer.start())
+    async for _, deltas in merged([stream]):
+        events = [*answer.push("".join([delta.text for delta in deltas]))]
+        if (completion := deltas[-1].completion) is not None:
+            check_finished(completion)
+            events += answer.finish(completion)
+        if events:
+            yield _written(events)
+
+
+def _name(sources: list[int], message: int) -> str:
+    return "system" if sources[message] < 0 else f"messages[{sources[message]}]"
+
+
+def _written(events: Iterable[Event]) -> bytes:
+    return b"".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events)

@@ -1,0 +1,184 @@
+"""Offloaded experts: the bits of the resident model, in as few slots as one, and faults of files while requests run."""
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.parts import DEMO
+from deepseek_v32.model.checkpoint import expert_files
+from deepseek_v32.model.checkpoint.conversion import convert
+from deepseek_v32.model.checkpoint.manifest import write_manifest
+from deepseek_v32.model.checkpoint.safetensors import read_headers
+from deepseek_v32.model.errors import CheckpointError
+from tiny_model.checkpoint import TINY, write_checkpoint
+
+# Sizes that are no multiples of FP8 blocks, and an MTP layer.
+ODD = replace(
+    TINY, hidden_size=200, moe_intermediate_size=72, num_hidden_layers=3, n_routed_experts=8, num_nextn_predict_layers=1
+)
+PARAMS = SamplingParams(temperature=0.0, max_tokens=12, logprobs=3, ignore_eos=True)
+PROMPTS = [
+    list(range(5, 95)),
+    [17] * 20,
+    list(range(300, 150, -1)),
+]  # the second chunk of a step's tokens needs most experts
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("offload")
+    for dtype in ("bf16", "fp8"):
+        write_checkpoint(root / dtype, ODD, dtype, shards=2)
+    convert(root / "fp8", root / "converted", 1)
+    return root
+
+
+def run(path: Path, prompts: list[list[int]], **options: Any) -> list[tuple[Any, ...]]:
+    """Answers with all of their numbers, of requests that run together in the same batches for the same options."""
+    with LLM(path, page_count=40, max_batch_tokens=128, **options) as llm:
+        return [(each.token_ids, each.logprobs, each.finish_reason) for each in llm.generate(prompts, PARAMS)]
+
+
+@pytest.mark.parametrize("slots", [1, 3, 10, 24])
+@pytest.mark.parametrize(
+    ("dtype", "precision", "options"),
+    [
+        ("bf16", "exact", {}),  # cast at its use
+        ("bf16", "bf16", {}),
+        ("bf16", "fp8", {"speculative_tokens": 2}),  # quantised at its use
+        ("fp8", "exact", {"deterministic": True, "speculative_tokens": 2}),  # dequantised at its use
+        ("fp8", "fp8", {}),
+        ("converted", "fp8", {"deterministic": True}),
+    ],
+)
+def test_the_bits_of_the_resident_model(checkpoints, dtype, precision, options, slots, resident):
+    path = checkpoints / dtype
+    key = (dtype, precision)
+    if key not in resident:
+        resident[key] = run(path, PROMPTS, precision=precision, **options)
+    assert run(path, PROMPTS, precision=precision, offload="experts", expert_slots=slots, **options) == resident[key]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp8", "bf16"])
+@pytest.mark.parametrize(("model", "deterministic"), [("demo", False), ("demo", True), ("fp8", False)])
+def test_the_bits_of_the_resident_model_on_a_gpu(checkpoints, model, deterministic, precision):
+    path = DEMO if model == "demo" else checkpoints / model
+    prompts = [list(range(5, 900)), *PROMPTS]
+    options: dict[str, Any] = {"device": "cuda", "precision": precision, "deterministic": deterministic}
+    for drafts in (0, 2):
+        expected = run(path, prompts, speculative_tokens=drafts, decode_graphs=False, **options)
+        for slots in (1, 5, 24):
+            found = run(path, prompts, speculative_tokens=drafts, offload="experts", expert_slots=slots, **options)
+            assert found == expected, (drafts, slots)
+
+
+@pytest.fixture(scope="module")
+def resident() -> dict[tuple[str, str], Any]:
+    return {}
+
+
+@pytest.fixture
+def damaged(checkpoints, tmp_path) -> Path:
+    """A copy of a checkpoint, to damage."""
+    return shutil.copytree(checkpoints / "fp8", tmp_path / "model")
+
+
+def expert_file(path: Path) -> tuple[Path, int]:
+    """The file of an expert's weight, and its first byte there."""
+    tensor = read_headers(path)["model.layers.1.mlp.experts.3.down_proj.weight"]
+    return tensor.file, tensor.offset
+
+
+def overwrite(path: Path, byte: int) -> None:
+    file, start = expert_file(path)
+    with file.open("r+b") as opened:
+        opened.seek(start)
+        opened.write(bytes([byte]))
+
+
+def offloaded(path: Path, **options: Any) -> LLM:
+    return LLM(path, precision="fp8", page_count=40, max_batch_tokens=128, offload="experts", expert_slots=4, **options)
+
+
+def replaced(path: Path) -> None:
+    file, _ = expert_file(path)
+    shutil.copy(file, path / "copy")
+    os.replace(path / "copy", file)
+
+
+WHILE_RUNNING: dict[str, tuple[Callable[[Path], object], str]] = {
+    "vanished": (lambda path: expert_file(path)[0].unlink(), "can no longer be read (No such file or directory)"),
+    "truncated": (
+        lambda path: os.truncate(expert_file(path)[0], 1000),
+        "has changed since it was loaded; expected it as it was",
+    ),
+    "replaced": (replaced, "has changed since it was loaded; expected it as it was"),
+}
+
+
+@pytest.mark.parametrize(("damage", "problem"), WHILE_RUNNING.values(), ids=WHILE_RUNNING)
+def test_a_file_that_changes_while_requests_run(damaged, damage, problem):
+    file, _ = expert_file(damaged)
+    with offloaded(damaged) as llm:
+        (before,) = llm.generate(PROMPTS[:1], PARAMS)
+        assert before.finish_reason == "length"
+        damage(damaged)
+        for completion in llm.generate(PROMPTS, PARAMS):
+            assert completion.finish_reason == "error"
+            assert completion.error is not None and "\n" not in completion.error
+            assert completion.error.startswith(f"CheckpointError: {str(file)!r}: {problem}")
+        assert llm.stats().pages_used == 0
+
+
+@pytest.mark.parametrize("manifest", [False, True])
+def test_a_damaged_expert_is_found_at_its_first_read(damaged, manifest):
+    if manifest:
+        write_manifest(damaged)
+    overwrite(damaged, 0x31 if manifest else 0x7F)
+    with offloaded(damaged) as llm:
+        for completion in llm.generate(PROMPTS, PARAMS):
+            assert completion.finish_reason == "error"
+            assert ("the hash of bytes" if manifest else "holds NaN or infinity") in (completion.error or "")
+
+
+def test_a_read_that_fails_ends_the_requests_of_its_step_only(checkpoints, monkeypatch):
+    failing = False
+    read_into, (file, start) = expert_files.read_into, expert_file(checkpoints / "fp8")
+
+    def flaky(path: Path, first: int, *arguments: Any) -> None:
+        nonlocal failing
+        if failing and (path, first) == (file, start):
+            failing = False
+            raise CheckpointError(path, "can no longer be read (Input/output error)")
+        read_into(path, first, *arguments)
+
+    with offloaded(checkpoints / "fp8", max_sequences=1, deterministic=True) as llm:
+        expected = [(each.token_ids, each.logprobs) for each in llm.generate(PROMPTS, PARAMS)]
+        monkeypatch.setattr(expert_files, "read_into", flaky)
+        failing = True
+        completions = llm.generate(PROMPTS, PARAMS)
+        assert [each.finish_reason for each in completions] == ["error", "length", "length"]
+        assert completions[0].error == f"CheckpointError: {str(file)!r}: can no longer be read (Input/output error)"
+        assert [(each.token_ids, each.logprobs) for each in completions[1:]] == expected[1:]
+        assert [(each.token_ids, each.logprobs) for each in llm.generate(PROMPTS, PARAMS)] == expected
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "synthetic": ({"synthetic": True}, "offload is 'experts'; expected None for synthetic weights"),
+    "no slots": ({"expert_slots": 0}, "expert_slots is 0; expected at least 1"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED.values(), ids=REFUSED)
+def test_refusals(checkpoints, options, message):
+    with pytest.raises(ValueError, match=message):
+        LLM(checkpoints / "bf16", **{"offload": "experts"} | options)
+    with pytest.raises(ValueError, match="expert_slots is 2; expected None without offload"):
+        LLM(checkpoints / "bf16", expert_slots=2)
