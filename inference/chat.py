@@ -37,7 +37,7 @@ class ChatReader:
         message = self._parser.push(delta.text)
         values = _values(delta)
         if delta.completion is not None:
-            message += self._parser.finish()
+            message += self._parser.finish(delta.completion.is_cut)
             values["completion"] = chat_completion(delta.completion, self._thinking, self._tools)
         return ChatDelta(**values, message=message)
 
@@ -49,7 +49,8 @@ class ChatReader:
 
 def chat_completion(completion: Completion, thinking: bool, tools: Tools | None) -> ChatCompletion:
     """The completion with its parsed text."""
-    return ChatCompletion(**_values(completion), message=parse_assistant(completion.text, thinking, tools))
+    message = parse_assistant(completion.text, thinking, tools, completion.is_cut)
+    return ChatCompletion(**_values(completion), message=message)
 
 
 def _values(record: Completion | Delta) -> dict[str, Any]:

@@ -61,6 +61,11 @@ class Completion:
     # With inspect=True, set by LLM.
     make_recording: Callable[[], Recording] | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether something other than the model has ended the answer: max_tokens, a cancellation or a failure."""
+        return self.finish_reason != "stop"
+
     @cached_property
     def recording(self) -> Recording | None:
         """The inspector's data, with inspect=True. Made at its first use."""

@@ -81,6 +81,8 @@ def gather_latents(
 ) -> torch.Tensor:
     """Read the latents and RoPE dims of `slots` (int64 [...]) from the cache -> [..., L + R] in `dtype`."""
     check_tensor("cache", cache, (None, None, 1, None), (torch.uint8, *FLOATS))
+    if cache.dtype == torch.uint8 and latent_dim % GROUP:
+        raise ValueError(f"latent_dim is {latent_dim}; expected a multiple of {GROUP} for an FP8 cache")
     check_slots("slots", slots, (None,) * slots.dim(), cache)
     implementation = choose("gather_latents", cache, backend)
     result: torch.Tensor = implementation(cache, slots, latent_dim, dtype)

@@ -56,10 +56,13 @@ def check_pages(
     lengths: torch.Tensor,
     block_table: torch.Tensor,
     page_size: int,
-    pages: int,
+    pages: int | None,
     max_context: int | None = None,
 ) -> None:
-    """Check contexts of `lengths` [B], an argument called `name`, in pages of block_table [B, W]. Values only on a CPU."""
+    """Check contexts of `lengths` [B], an argument called `name`, in pages of block_table [B, W]. Values only on a CPU.
+
+    pages: how many the cache has. None: any number whose slots fit into int32.
+    """
     if not block_table.is_cpu:
         return
     held, width = block_table.shape[1] * page_size, block_table.shape[1]
@@ -69,10 +72,11 @@ def check_pages(
         check_values(name, lengths, held, "block_table has {} pages of {} for a sequence", width, page_size)
     if not block_table.numel():
         return
-    array = block_table.numpy()
-    if array.min() < 0 or array.max() >= pages:
+    array, most = block_table.numpy(), MOST_SLOTS // page_size - 1 if pages is None else pages - 1
+    if array.min() < 0 or array.max() > most:
         used = torch.arange(width) * page_size < lengths[:, None]
-        check_values("block_table", block_table[used], pages - 1, "the cache has {} pages", pages)
+        why = "slots are int32" if pages is None else "the cache has {} pages"
+        check_values("block_table", block_table[used], most, why, most + 1)
 
 
 def check_slots(name: str, slots: torch.Tensor, shape: Sequence[int | None], cache: torch.Tensor) -> None:
@@ -115,3 +119,4 @@ def check_dtype(name: str, dtype: torch.dtype, allowed: Sequence[torch.dtype]) -
 
 
 FLOATS = (torch.float32, torch.bfloat16)
+MOST_SLOTS = 2**31

@@ -2,7 +2,7 @@
 
 import torch
 
-from .checks import check_tensor, check_values
+from .checks import check_pages, check_tensor, check_values
 from .reference import select_topk as reference
 from .registry import Preference, choose
 
@@ -15,6 +15,8 @@ def positions_to_slots(positions: torch.Tensor, block_table: torch.Tensor, page_
     check_values(
         "positions", positions, pages * page_size - 1, "block_table has {} pages of {}", pages, page_size, least=-1
     )
+    if positions.is_cpu and positions.numel() and bool((block_table < 0).any()):
+        check_pages("positions", positions.amax(1) + 1, block_table, page_size, pages=None)
     return reference.positions_to_slots(positions, block_table, page_size)
 
 
@@ -73,14 +75,12 @@ def select_topk_slots(
         if starts is not None or (record.numel() and record.stride()[1:] != (k, 1)):
             raise ValueError(f"record has strides {record.stride()}; expected (any, {k}, 1), and no starts")
     held = block_table.shape[1] * page_size
-    check_values("block_table", block_table, (2**31 - 1) // page_size, "slots are int32")
-    if held < logits.shape[1]:
-        last = torch.full_like(ends, held) if starts is None else starts + held
-        if ends.is_cpu and bool((ends.clamp(max=logits.shape[1]) > last).any()):
-            raise ValueError(
-                f"block_table has {block_table.shape[1]} pages of {page_size}; expected pages up to each row's end"
-            )
-        ends = ends.minimum(last)
+    if ends.is_cpu:
+        counts = ends.clamp(max=logits.shape[1]) - (0 if starts is None else starts)
+        name = "ends" if starts is None else "ends - starts"
+        check_pages(name, counts.clamp(min=0), block_table, page_size, pages=None)
+    elif held < logits.shape[1]:
+        ends = ends.minimum(torch.full_like(ends, held) if starts is None else starts + held)
     if logits.numel() == 0:
         if record is not None:
             record.fill_(-1)

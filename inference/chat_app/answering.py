@@ -153,7 +153,7 @@ class _MessageWriter:
 
     def finish(self, stopped: bool) -> None:
         """Complete the message after the stream has ended, for whatever reason."""
-        self._add(self._parser.finish())
+        self._add(self._parser.finish(is_cut=stopped or self._message.finish != "stop"))
         self._end_thinking()
         self._measure()
         if stopped or not self._message.finish:

@@ -151,7 +151,7 @@ def _record(llm: "LLM", prompt: Prompt, completion: "Completion", encoder: Promp
     answer = (
         None
         if llm.tokenizer is None
-        else parse_assistant(completion.text, encoder.is_thinking(prompt), encoder.tools(prompt))
+        else parse_assistant(completion.text, encoder.is_thinking(prompt), encoder.tools(prompt), completion.is_cut)
     )
     return record(completion, answer, id=prompt.id)
 

@@ -126,7 +126,7 @@ def answer_one(llm: "LLM", prompt: Prompt, encoder: PromptEncoder, as_json: bool
         *_, last = stream(llm, token_ids, params, inspect is not None)
         completion = last.completion
         assert completion is not None
-        answer = parse_assistant(completion.text, thinking, encoder.tools(prompt))
+        answer = parse_assistant(completion.text, thinking, encoder.tools(prompt), completion.is_cut)
         print(json.dumps(record(completion, answer), ensure_ascii=False))
     else:
         recorded, functions = inspect is not None, encoder.tools(prompt)

@@ -121,9 +121,9 @@ def show_stream(
     for delta in stream(llm, token_ids, params, inspect):
         completion = delta.completion
         printer.add(parser.push(delta.text))
-    printer.add(parser.finish())
-    print(flush=True)
     assert completion is not None
+    printer.add(parser.finish(completion.is_cut))
+    print(flush=True)
     total = printer.total
     return AssistantMessage(total.content, total.reasoning_content if thinking else None, total.tool_calls), completion
 

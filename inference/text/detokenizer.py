@@ -1,44 +1,56 @@
 """Token ids to text: complete characters while tokens stream, stop strings in pieces of text, and the text of each token."""
 
+import codecs
 from collections.abc import Sequence
 
 from ...kernels.errors import ArgumentError
 from .tokenizer import REPLACEMENT, Tokenizer
 
+MOST_UNFINISHED = 3  # the most bytes of a character that is not complete
+_CONTEXT = 8  # tokens before a new one that decoders other than the byte-level one are given
+
 
 class IncrementalDecoder:
-    """Decodes a growing list of ids. The texts of all pushes and of ``finish``, joined, equal the decoding of all ids at once.
+    """Decodes a growing list of ids. With a byte-level tokenizer the texts of all pushes and of ``finish``, joined, equal the
+    decoding of all ids at once.
 
-    A character whose bytes are spread over several tokens is returned with its last byte. Trailing U+FFFD may be the beginning
-    of such a character, so they are held back until the next token.
+    A character whose bytes are spread over several tokens is returned with its last byte. Only bytes that may begin a character
+    are held back, at most three; bytes that form none become U+FFFD at once. The work for a token does not grow with the text.
     """
 
     def __init__(self, tokenizer: Tokenizer):
         self._tokenizer = tokenizer
-        # Ids since the last character boundary, and how many characters of their text have been returned.
+        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+        # For other decoders: the latest ids, and how many characters of their text have been returned.
         self._window: list[int] = []
         self._returned = 0
 
     def push(self, ids: Sequence[int]) -> str:
         """Add ids; return the new complete characters, perhaps none."""
-        if not ids:
-            return ""
-        if len(ids) == 1 and not self._window and (whole := self._tokenizer.whole_text(ids[0])) is not None:
-            return whole
-        self._window += ids
-        text = self._tokenizer.decode(self._window)
-        stable = text.rstrip(REPLACEMENT)
-        new = stable[self._returned :]
-        self._returned = max(self._returned, len(stable))
-        if len(stable) == len(text) and self._tokenizer.is_byte_level:
-            self._window, self._returned = [], 0
-        return new
+        if self._tokenizer.is_byte_level:
+            return "".join([self._utf8.decode(self._tokenizer.token_bytes(token)) for token in ids])
+        return "".join(map(self._push_other, ids))
 
     def finish(self) -> str:
         """Return the text that is held back, with U+FFFD for an incomplete character, and start afresh."""
-        rest = self._tokenizer.decode(self._window)[self._returned :] if self._window else ""
+        rest = self._utf8.decode(b"", final=True)
+        if self._window:
+            rest += self._tokenizer.decode(self._window)[self._returned :]
         self._window, self._returned = [], 0
         return rest
+
+    def _push_other(self, token: int) -> str:
+        """Add a token whose text may depend on the tokens before it."""
+        self._window.append(token)
+        text = self._tokenizer.decode(self._window)
+        stable = max(len(text.rstrip(REPLACEMENT)), len(text) - MOST_UNFINISHED)
+        new = text[self._returned : stable]
+        self._returned = max(self._returned, stable)
+        if len(self._window) > 2 * _CONTEXT:
+            held = len(text) - self._returned
+            self._window = self._window[-_CONTEXT:]
+            self._returned = max(len(self._tokenizer.decode(self._window)) - held, 0)
+        return new
 
 
 class StopStrings:

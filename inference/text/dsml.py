@@ -75,17 +75,16 @@ def tools_pieces(tools: Sequence[Mapping[str, Any]]) -> list[str | Special]:
     return [*control(_TOOLS_BEFORE), schemas, _TOOLS_AFTER]
 
 
-def call_pieces(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str | Special]:
-    """A block of calls, each (name, arguments). String arguments are written as they are, other values as JSON."""
+def call_pieces(calls: Sequence[tuple[str, Sequence[tuple[str, str, bool]]]]) -> list[str | Special]:
+    """A block of calls, each (name, parameters), with parameters as tool_arguments.parameters reads them."""
     pieces: list[str | Special] = control(OPEN_CALLS + "\n")
     for name, arguments in calls:
         pieces += [*control(f"<{DSML}invoke name="), f'"{name}">\n']
-        for count, (key, value) in enumerate(arguments.items()):
-            is_string = isinstance(value, str)
+        for count, (key, value, is_string) in enumerate(arguments):
             pieces += [
                 *control(f"{chr(10) if count else ''}<{DSML}parameter name="),
                 f'"{key}" string="{"true" if is_string else "false"}">',
-                value if is_string else json.dumps(value, ensure_ascii=False),
+                value,
                 *control(f"</{DSML}parameter>"),
             ]
         pieces += control(f"\n</{DSML}invoke>\n")

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from tokenizers import pre_tokenizers
 
 from ...kernels.errors import ArgumentError
 from .dsml import call_grammar
@@ -315,27 +314,13 @@ class _Words:
         self._plain = tokenizer.plain
         self.eos_token_id = end_id
         self.bos_token_id = tokenizer.bos_id
-        self.tokens = [b""] * vocab_size
-        alphabet = {character: byte for byte, character in enumerate(_byte_characters())}
-        for text, token in self._plain.get_vocab(with_added_tokens=False).items():
-            if token < vocab_size and alphabet.keys() >= set(text):
-                self.tokens[token] = bytes(alphabet[character] for character in text)
-        for text, token in tokenizer.special_ids.items():
-            if token < vocab_size:
-                self.tokens[token] = text.encode()
+        self.tokens = [tokenizer.token_bytes(token, skip_special_tokens=False) for token in range(vocab_size)]
         self.special_token_ids = [token for token in tokenizer.special_ids.values() if token < vocab_size]
 
     def __call__(self, text: str) -> list[int]:
         if not isinstance(text, str):
             raise TypeError("expected str")  # TokenizerWrapper asks in this way whether bytes are taken
         return self._plain.encode(text, add_special_tokens=False).ids
-
-
-def _byte_characters() -> list[str]:
-    """Return by byte the character that byte-level tokenizers write: the byte's own if printable, else one past 255."""
-    alphabet = set(pre_tokenizers.ByteLevel.alphabet())
-    others = iter(sorted(character for character in alphabet if ord(character) > 255))
-    return [chr(byte) if chr(byte) in alphabet else next(others) for byte in range(256)]
 
 
 def _definition(kind: str, text: str) -> str:

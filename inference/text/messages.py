@@ -16,6 +16,7 @@ from ...kernels.errors import ArgumentError
 from .dsml import call_pieces, tools_pieces
 from .errors import MessageError
 from .tokenizer import ASSISTANT, BOS, END_THINK, EOS, THINK, USER, Special, Tokenizer
+from .tool_arguments import parameters
 
 # Private-use code points, which stand for control tokens spelled in messages while the template runs.
 _PRIVATE = range(0xF0000, 0xFFFFE)
@@ -168,17 +169,40 @@ def conversation_pieces(
     """
     turns = [_normalized(index, message) for index, message in enumerate(messages)]
     _check_tools(tools)
+    turns = _adjoined(turns)
     begun: Pieces = []
     if continues and turns:
         begun = _begun(len(turns) - 1, turns.pop(), thinking)
     if not turns:
         raise MessageError("messages is empty; expected at least 1 message")
+    turns = _seated(turns)
     if turns[-1]["role"] not in (*USER_ROLES, "tool"):
         expected = "the last message to be a user's or a tool's"
         raise MessageError(f".role is {turns[-1]['role']!r}; expected {expected}", len(turns) - 1)
     if resolve_chat_format(tokenizer, chat_format) == "v3.2":
         return v32_pieces(turns, thinking, tools, schema) + begun
     return render_template(turns, tokenizer, thinking, tools) + begun
+
+
+def _seated(turns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Put system messages that follow a user's before it. Those that follow a tool's, or end the conversation, become a user's.
+
+    The formats have no place for them after the mark with which the answer begins.
+    """
+    seated: list[dict[str, Any]] = []
+    for turn in turns:
+        place = len(seated)
+        if turn["role"] == "system":
+            while place and seated[place - 1]["role"] in USER_ROLES:
+                place -= 1
+            if place < len(seated) and place and seated[place - 1]["role"] == "system":
+                turn = {**turn, "content": f"\n\n{turn['content']}"}  # as DeepSeek's templates join them
+            elif place == len(seated) and place and seated[-1]["role"] == "tool":
+                turn = {**turn, "role": "user"}
+        seated.insert(place, turn)
+    if seated[-1]["role"] == "system":
+        seated[-1] = {**seated[-1], "role": "user"}
+    return seated
 
 
 def starts_thinking(message: Message, thinking: bool, continues: bool) -> bool:
@@ -275,16 +299,14 @@ def _appendix(turn: Message) -> Pieces:
     return pieces
 
 
-def _call(index: int, call: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+def _call(index: int, call: Mapping[str, Any]) -> tuple[str, list[tuple[str, str, bool]]]:
     function = call["function"]
-    try:
-        arguments = json.loads(function.get("arguments") or "{}")
-    except (ValueError, RecursionError) as error:
+    text = function.get("arguments") or "{}"
+    if (arguments := parameters(text)) is None:
         raise MessageError(
-            f".tool_calls has arguments that are not JSON; expected a JSON object: {error}", index
-        ) from None
-    if not isinstance(arguments, dict):
-        raise MessageError(f".tool_calls has arguments {arguments!r:.50}; expected a JSON object", index)
+            f".tool_calls has arguments {text!r:.50}; expected a JSON object, or the beginning that a cut call has",
+            index,
+        )
     return function["name"], arguments
 
 
@@ -303,6 +325,37 @@ def _results(turns: Sequence[Message], start: int) -> list[str]:
     if len(order) == len(calls) and set(ids) == set(order):
         results = [result for _, result in sorted(zip(ids, results, strict=True), key=lambda pair: order[pair[0]])]
     return [result["content"] or "" for result in results]
+
+
+def _adjoined(turns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Put results that come later right after the calls that they answer by id, where the formats have them.
+
+    An assistant's text between them belongs to the turn that calls: the model wrote it after its calls.
+    """
+    ordered: list[dict[str, Any]] = []
+    for turn in turns:
+        place = _place(ordered, turn) if turn["role"] == "tool" else len(ordered)
+        between = ordered[place:]
+        while between and between[0]["role"] == "assistant" and not between[0].get("tool_calls"):
+            said = between.pop(0)
+            caller = next(each for each in reversed(ordered[:place]) if each["role"] == "assistant")
+            for key in ("content", "reasoning_content"):
+                if said.get(key):
+                    caller[key] = (caller.get(key) or "") + said[key]
+        ordered[place:] = [turn, *between]
+    return ordered
+
+
+def _place(turns: Sequence[Message], result: Message) -> int:
+    """Return the place of a result after its call and earlier results; the end if no call has its id."""
+    wanted = result.get("tool_call_id")
+    for index in range(len(turns) - 1, -1, -1):
+        if wanted is not None and any(call.get("id") == wanted for call in turns[index].get("tool_calls") or ()):
+            index += 1
+            while index < len(turns) and turns[index]["role"] == "tool":
+                index += 1
+            return index
+    return len(turns)
 
 
 def _normalized(index: int, message: Message) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,10 +10,11 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tokenizers
 
 from .errors import TokenizerError, TooManyTokens
-from .longest_token import longest_token
+from .longest_token import BYTES, longest_tokens
 from .settings import build_definition, end_ids, read_chat_template, read_settings, token_text, vocabulary_size
 
 # DeepSeek's control tokens, by their texts.
@@ -28,6 +30,9 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # stands for bytes that are not a cha
 LONG_TEXT = 2**18
 # Characters that one search for control tokens covers, in up to 8 ms.
 _SEARCHED = 2**16
+# Bytes that are counted at a time, for which numpy takes eight times as much memory.
+_COUNTED = 2**20
+_ROUNDING = 1e-6  # more than the error of a sum of shares of tokens
 # Decoding never skips these, whatever the tokenizer file says: the parser of the answer needs them.
 MARKUP = (THINK, END_THINK, DSML)
 
@@ -72,7 +77,7 @@ class Tokenizer:
         self._skipped = (flagged | {self.bos_id, *self.eos_ids}) - kept - {None}
         # A byte-level decoder concatenates the bytes of the tokens; other decoders depend on the token before.
         self.is_byte_level: bool = (definition.get("decoder") or {}).get("type") == "ByteLevel"
-        self._whole: dict[int, str | None] = {}  # see whole_text
+        self._bytes: dict[int, bytes] = {}  # see token_bytes
 
     @classmethod
     def from_directory(cls, path: str | Path) -> "Tokenizer | None":
@@ -134,16 +139,17 @@ class Tokenizer:
     def least_tokens(self, pieces: Sequence[str | Special], parse_special: bool = False) -> int:
         """Return a lower bound on the number of tokens of ``encode_pieces``, or of ``encode`` for one text, without encoding.
 
-        A text has at least as many tokens as its bytes divided by the longest token's. The bound is 0 for tokenizers that may
-        drop or merge any number of characters.
+        Each byte of a token of n bytes is 1/n of it, and a byte is at least the share that it has of the longest token with
+        such a byte. The bound is 0 for tokenizers that may drop or merge any number of characters.
         """
-        longest = self._longest_parsed if parse_special else self._longest_plain
-        if longest is None:
+        shares = self._parsed_shares if parse_special else self._plain_shares
+        if shares is None:
             return 0
         texts = [
             p if isinstance(p, str) else p.text for p in pieces if isinstance(p, str) or p.text not in self.special_ids
         ]
-        return -(-sum(map(utf8_length, texts)) // longest) + len(pieces) - len(texts)
+        least = float(sum(_byte_counts(text) @ shares for text in texts))
+        return math.ceil(least - _ROUNDING) + len(pieces) - len(texts)
 
     def encode_prompt(self, text: str, parse_special: bool = False) -> list[int]:
         """Encode a plain text prompt: the bos token, if the checkpoint has one, and the ids of ``text``."""
@@ -198,12 +204,15 @@ class Tokenizer:
             return self._full.decode_batch([kept], skip_special_tokens=False)[0]
         return self._full.decode(kept, skip_special_tokens=False)
 
-    def whole_text(self, token: int) -> str | None:
-        """Return the text of a token that begins at a character's first byte; None if it depends on the tokens after it."""
-        if token not in self._whole:
-            text = self.decode([token])
-            self._whole[token] = text if self.is_byte_level and not text.endswith(REPLACEMENT) else None
-        return self._whole[token]
+    def token_bytes(self, token: int, skip_special_tokens: bool = True) -> bytes:
+        """Return the bytes that a byte-level tokenizer decodes a token to. Arguments and ids without text: as in `decode`."""
+        if skip_special_tokens and (known := self._bytes.get(token)) is not None:
+            return known
+        text = (self._full.id_to_token(token) if token >= 0 else None) or ""
+        written = bytes(map(BYTES.__getitem__, text)) if BYTES.keys() >= set(text) else text.encode()
+        if skip_special_tokens:
+            written = self._bytes[token] = b"" if token in self._skipped else written
+        return written
 
     @cached_property
     def plain(self) -> tokenizers.Tokenizer:
@@ -219,16 +228,23 @@ class Tokenizer:
         return plain
 
     @cached_property
-    def _longest_plain(self) -> int | None:
-        return longest_token(self._definition)
+    def _longest(self) -> np.ndarray | None:
+        return longest_tokens(self._definition)
 
     @cached_property
-    def _longest_parsed(self) -> int | None:
-        """The same as ``_longest_plain`` with control tokens; None if one may swallow all spaces around it."""
+    def _plain_shares(self) -> np.ndarray | None:
+        return None if self._longest is None else 1 / self._longest
+
+    @cached_property
+    def _parsed_shares(self) -> np.ndarray | None:
+        """The same as ``_plain_shares`` with control tokens; None if one may swallow all spaces around it."""
         added = self._definition.get("added_tokens", ())
-        if self._longest_plain is None or any(token.get("lstrip") or token.get("rstrip") for token in added):
+        if self._longest is None or any(token.get("lstrip") or token.get("rstrip") for token in added):
             return None
-        return max([self._longest_plain, *(len(token["content"].encode()) for token in added)])
+        longest = self._longest.copy()
+        for written in (token["content"].encode() for token in added):
+            longest[list(written)] = np.maximum(longest[list(written)], len(written))
+        return 1 / longest
 
     @cached_property
     def _special_pattern(self) -> re.Pattern[str]:
@@ -244,6 +260,15 @@ def utf8_length(text: str) -> int:
 def _without_surrogates(text: str) -> str:
     """Replace lone surrogates, which come from broken JSON or terminals, and for which the library raises TypeError."""
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace") if not text.isascii() else text
+
+
+def _byte_counts(text: str) -> np.ndarray:
+    """Count each byte of a text, int64 [256], as it is encoded. Other threads run meanwhile."""
+    counts = np.zeros(256, dtype=np.int64)
+    written = np.frombuffer(_without_surrogates(text).encode(), dtype=np.uint8)
+    for start in range(0, len(written), _COUNTED):
+        counts += np.bincount(written[start : start + _COUNTED], minlength=256)
+    return counts
 
 
 def return_memory() -> None:

@@ -1,6 +1,11 @@
-"""Arguments of function calls, written as JSON while a call is read, and made to fit the function's JSON schema."""
+"""Arguments of function calls, written as JSON while a call is read, and made to fit the function's JSON schema.
+
+What is written can be read by Python and JavaScript alike: `portable` says how.
+"""
 
 import json
+import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +15,12 @@ _EXACT = 2**53  # floats up to here are whole numbers exactly
 # Models sometimes wrap all arguments in one of these.
 _WRAPPERS = ("arguments", "input")
 _NO_JSON = object()
+_LONGEST_INTEGER = 4300  # digits: Python refuses to read longer ones
+# Of JSON: a text, whose escapes may be halves of surrogate pairs, or an integer that Python refuses.
+_TEXT = re.compile(r'"(?:[^"\\]++|\\.)*+"')
+_LONG_INTEGER = re.compile(rf"({_TEXT.pattern})|(?<![\d.eE+-])(-?\d)(\d{{{_LONGEST_INTEGER},}}+)(?![.eE])")
+_HEX = "[0-9a-fA-F]{2}"
+_ESCAPE = re.compile(rf"\\u[dD][89abAB]{_HEX}\\u[dD][c-fC-F]{_HEX}|(\\u[dD][89a-fA-F]{_HEX})|\\.")
 
 
 class ToolSchema:
@@ -46,14 +57,19 @@ class ToolSchema:
 
     def body(self, text: str) -> str | None:
         """Read arguments that are one JSON object; None for another text."""
-        values = _parse(text)
-        if not isinstance(values, dict):
+        if (members := _members(text := portable(text))) is None:
             return None
-        repaired = {}
-        for name, value in values.items():
-            is_string = isinstance(value, str)
-            repaired[name] = json.loads(self.value(name, value if is_string else _dump(value), is_string))
-        return text.strip() if _same(repaired, values) else _dump(repaired)
+        repaired = [(name, self._repaired(name, written)) for name, written in members]
+        if all(new == written for (_, new), (_, written) in zip(repaired, members, strict=True)):
+            return text.strip()
+        return "{" + ", ".join(f"{_dump(name)}: {value}" for name, value in repaired) + "}"
+
+    def _repaired(self, name: str, written: str) -> str:
+        """Repair a value that is written as JSON. A value that fits keeps its spelling."""
+        value = _parse(written)
+        if isinstance(value, str) and self.is_text(name):
+            return written
+        return self.value(name, value if isinstance(value, str) else written, isinstance(value, str))
 
     def _types(self, schema: Any, seen: set[int] | None = None) -> frozenset[str] | None:
         """Return the names of the JSON types that a schema accepts; None if they are not known. seen: schemas that lead to it."""
@@ -90,11 +106,53 @@ def is_object(text: str) -> bool:
     return isinstance(_parse(text), dict)
 
 
+# What ends the beginning of an object: nothing, after a whole value, inside a text, and after a name.
+_ENDINGS = ("", "}", '"}', "null}")
+
+
+def parameters(text: str) -> list[tuple[str, str, bool]] | None:
+    """Read arguments as (name, value, whether it is a text); values that are not texts are JSON. None for other texts.
+
+    Also reads the beginning of an object, as a call that was cut has it: its last text goes as far as it has come, and a name
+    that has no value yet is left out.
+    """
+    found = ((ending, members) for ending in _ENDINGS if (members := _members(text + ending)) is not None)
+    ending, members = next(found, ("", None))
+    if members is None:
+        return None
+    read = []
+    for name, written in members[:-1] if ending == "null}" else members:
+        value = _parse(written)
+        if isinstance(value, str):
+            read.append((name, value, True))
+        else:
+            spelled = _dump(value)  # the format's spelling, unless a number is beyond the range of floats
+            read.append((name, written if "Infinity" in spelled else spelled, False))
+    return read
+
+
+def portable(text: str) -> str:
+    """Return JSON that Python and JavaScript read alike, for JSON that JavaScript reads.
+
+    Integers keep all digits, as in OpenAI's answers, though JavaScript rounds those beyond 2^53; integers of more than 4,300
+    digits, which Python refuses, get an exponent. Halves of surrogate pairs, which UTF-8 cannot write, become U+FFFD.
+    """
+    if len(text) > _LONGEST_INTEGER:
+        text = _LONG_INTEGER.sub(lambda found: found[1] or f"{found[2]}.{found[3][:16]}e{len(found[3])}", text)
+    if "\\u" in text:
+        text = _TEXT.sub(
+            lambda found: _ESCAPE.sub(lambda escape: "\\ufffd" if escape[1] else escape[0], found[0]), text
+        )
+    return text
+
+
 def _value(text: str, is_string: bool, types: frozenset[str] | None) -> str:
     as_text = _dump(text)
     if is_string and (types is None or "string" in types):
         return as_text
     value = _parse(text)
+    if value is not _NO_JSON and (alike := portable(text)) != text:
+        text, value = alike, _parse(alike)
     if value is not _NO_JSON and (types is None or _fits(value, types)):
         if types is not None and type(value) is float and value.is_integer() and abs(value) <= _EXACT:
             return str(int(value))
@@ -112,7 +170,8 @@ def _fits(value: Any, types: frozenset[str]) -> bool:
     if type(value) is int:
         return not types.isdisjoint(("integer", "number"))
     if type(value) is float:
-        return "number" in types or ("integer" in types and value.is_integer())
+        # A number beyond the range of floats has no fraction.
+        return "number" in types or ("integer" in types and (value.is_integer() or math.isinf(value)))
     return _type(value) in types
 
 
@@ -121,24 +180,49 @@ def _type(value: Any) -> str:
     return names.get(type(value), "null")
 
 
-def _parse(text: str) -> Any:
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not JSON")
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
 
+
+def _integer(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _LONGEST_INTEGER else float(digits)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_int=_integer)
+
+
+def _parse(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=refuse)
+        return _DECODER.decode(text)
     # RecursionError comes from thousands of nested brackets.
     except (ValueError, RecursionError):
         return _NO_JSON
 
 
+def _members(text: str) -> list[tuple[str, str]] | None:
+    """Return an object's names and values, as they are written; None if the text is not an object."""
+    if not isinstance(_parse(text), dict):
+        return None
+    members: dict[str, str] = {}  # the last one of a name counts, as for other readers
+    at = _skip(text, text.index("{") + 1)
+    while text[at] != "}":
+        name, at = _DECODER.raw_decode(text, at)
+        start = _skip(text, text.index(":", at) + 1)
+        _, at = _DECODER.raw_decode(text, start)
+        members[name] = text[start:at]
+        at = _skip(text, at)
+    return list(members.items())
+
+
+def _skip(text: str, at: int) -> int:
+    """Skip white space and commas."""
+    while text[at] in " \t\n\r,":
+        at += 1
+    return at
+
+
 def _dump(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Tell whether objects are equal, also in their types: 1, 1.0 and True differ."""
-    return all(type(value) is type(other[name]) for name, value in one.items()) and one == other
 
 
 class CallWriter:
@@ -213,12 +297,15 @@ class CallWriter:
         return whole is not None
 
     def cut(self) -> None:
-        """End the call in the middle of a value. Its arguments stay incomplete JSON, so that no one takes them for whole."""
-        self._write_wrapper()
-        if self._value is not None:
-            text = "".join(self._value)
-            self._write_key(self._key, json.dumps(text, ensure_ascii=False)[:-1] if self._is_string else text)
-            self._value = None
+        """End the call before its end. Its arguments stay the beginning of an object, so that no one takes them for whole.
+
+        A value that is written only when it is complete is left out: it may become another one.
+        """
+        if self._value is not None and not self._may_wrap():
+            self._write_wrapper()
+            self._write_key(self._key, "")
+        elif not self._written and self.has_parameters:
+            self._written.append("{")
 
     def _may_wrap(self) -> bool:
         return not self._written and self._schema.may_wrap(self._key)

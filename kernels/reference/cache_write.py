@@ -47,7 +47,7 @@ def dequantize_latents(rows: torch.Tensor, width: int, dtype: torch.dtype) -> to
 
 def gather_latents(cache: torch.Tensor, slots: torch.Tensor, latent_dim: int, dtype: torch.dtype) -> torch.Tensor:
     if cache.is_contiguous():
-        rows = cache.view(-1, cache.shape[-1]).index_select(0, slots.flatten()).view(*slots.shape, -1)
+        rows = cache.view(-1, cache.shape[-1]).index_select(0, slots.flatten()).view(*slots.shape, cache.shape[-1])
     else:  # pages lie apart
         rows = cache[slots // cache.shape[1], slots % cache.shape[1], 0]
     return dequantize_latents(rows, latent_dim, dtype) if cache.dtype == torch.uint8 else rows.to(dtype)

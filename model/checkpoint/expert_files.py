@@ -12,18 +12,21 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 
-from ..config import blocks
+from ..config import FP8_BLOCK, blocks
 from ..errors import CheckpointError, short_repr
 from ..expert_slots import ExpertSlots, Key, LayerSlots, PartShape, Slot
 from ..moe import MixtureOfExperts
 from ..transformer import Transformer
+from ..weight_map import SCALE
 from .locate import TensorSource
 from .manifest import TensorHashes, identify, read_into
-from .rows import DTYPES, ParameterLoader, RowChunk, check_finite
+from .rows import DTYPES, ParameterLoader, check_finite, check_scales
 from .safetensors import StoredTensor
 
 # One thread reads 5 GB/s of cached files into pinned memory, twelve read 35 GB/s (a machine with 16 cores and an H200).
 _THREADS = min(12, max(4, os.cpu_count() or 1))
+
+Job = tuple[StoredTensor, int, int, torch.Tensor]  # rows [first, last) of a tensor, and where they go
 
 
 class ExpertFiles:
@@ -35,7 +38,7 @@ class ExpertFiles:
         self._sources, self._ue8m0, self._hashes = sources, ue8m0, hashes
         files = {tensor.file for each in sources.values() for source in each for tensor in _tensors(source)}
         self._identities = {file: identify(file.stat()) for file in files}
-        self._checked: set[tuple[str, int]] = (
+        self._checked: set[tuple[str, int, int]] = (
             set()
         )  # tensors' names and places of bytes that were right when they were first read
         self._unusual: list[str] = []  # names of scales that are no powers of two, although the configuration says so
@@ -53,49 +56,61 @@ class ExpertFiles:
                 "scale_fmt is 'ue8m0' in config.json: they are used as they are",
                 stacklevel=2,
             )
-        # Few experts are divided among the threads. Many are read in large pieces: each costs its thread some 0.3 ms of Python.
-        pieces = max(1, _THREADS // (len(self._sources[part, key]) * beside))
-        chunks = [chunk for loader, _ in self._loaders(part, key, slot) for chunk in loader.work(pieces)]
-        return [self._pool.submit(self._fill, chunk, slot.weight.device, after) for chunk in chunks]
+        # Few experts are divided among the threads. Many are read in large pieces: each costs some 0.1 ms of Python.
+        pieces = max(1, 2 * _THREADS // beside)
+        reads = []
+        for source in self._sources[part, key]:
+            weight, scale = _place(source, slot)
+            jobs: list[list[Job]] = [
+                [(source.weight, first, last, weight[first:last])] for first, last in _divided(len(weight), pieces)
+            ]
+            if source.scale is not None:
+                assert scale is not None
+                jobs[0].append((source.scale, 0, len(scale), scale))
+            reads += [self._pool.submit(self._fill, each, after) for each in jobs]
+        return reads
 
     def convert(self, part: str, key: Key, slot: Slot, into: Slot) -> None:
-        for loader, source in self._loaders(part, key, into):
+        for source in self._sources[part, key]:
+            loader = ParameterLoader(source, *_place(source, into), self._ue8m0, self._unusual)
             loader.convert(*_place(source, slot))
 
-    def _loaders(self, part: str, key: Key, slot: Slot) -> Iterator[tuple[ParameterLoader, TensorSource]]:
-        for source in self._sources[part, key]:
-            yield ParameterLoader(source, *_place(source, slot), self._ue8m0, self._unusual), source
-
     @torch.no_grad()
-    def _fill(self, chunk: RowChunk, device: torch.device, after: "torch.cuda.Event | None") -> None:
-        """Read a chunk and check it. On a GPU, copy it there: the copy has ended when this returns."""
-        tensor = chunk.tensor
-        start = tensor.offset + chunk.start * tensor.row_bytes
-        buffer = chunk.into if chunk.into is not None else self._buffer(chunk, device)
-        data = buffer.view(torch.uint8).numpy().reshape(-1)
-        read_into(tensor.file, start, data.data, self._identities[tensor.file])
-        if (tensor.name, start, chunk.size) not in self._checked:
-            if self._hashes is not None:
-                self._hashes.check(tensor, start, data.data)
-            check_finite(tensor, data)
-        if device.type == "cuda":
-            with torch.cuda.stream(self._own.stream):
-                if after is not None:
-                    after.wait()
-                chunk.use(buffer)
-        else:
-            chunk.use(buffer)
-        self._checked.add((tensor.name, start, chunk.size))
+    def _fill(self, jobs: list[Job], after: "torch.cuda.Event | None") -> None:
+        """Read rows and check them. On a GPU, copy them there: the copies have ended when this returns."""
+        for tensor, first, last, target in jobs:
+            start, size = tensor.offset + first * tensor.row_bytes, (last - first) * tensor.row_bytes
+            on_gpu = target.device.type == "cuda"
+            rows = self._pinned(size, target.device).view(target.dtype).view(target.shape) if on_gpu else target
+            data = rows.view(torch.uint8).numpy().reshape(-1)
+            read_into(tensor.file, start, data.data, self._identities[tensor.file])
+            if (tensor.name, start, size) not in self._checked:
+                if self._hashes is not None:
+                    self._hashes.check(tensor, start, data.data)
+                check_finite(tensor, data)
+                if tensor.name.endswith(SCALE):
+                    check_scales(tensor, rows, self._ue8m0, self._unusual)
+                self._checked.add((tensor.name, start, size))
+            if on_gpu:
+                with torch.cuda.stream(self._own.stream):
+                    if after is not None:
+                        after.wait()
+                    target.copy_(rows)
 
-    def _buffer(self, chunk: RowChunk, device: torch.device) -> torch.Tensor:
-        """Memory to read a chunk into: of this thread, pinned for copies to a GPU."""
-        own, shape = self._own, (chunk.stop - chunk.start, *chunk.tensor.shape[1:])
-        if not hasattr(own, "memory") or own.memory.numel() < chunk.size:
-            own.memory = torch.empty(chunk.size, dtype=torch.uint8, pin_memory=device.type == "cuda")
-            if device.type == "cuda":
-                own.stream = torch.cuda.Stream(device)
-        memory: torch.Tensor = own.memory[: chunk.size]
-        return memory.view(DTYPES[chunk.tensor.dtype]).view(shape)
+    def _pinned(self, size: int, device: torch.device) -> torch.Tensor:
+        """This thread's pinned memory, `size` bytes."""
+        own = self._own
+        if not hasattr(own, "memory") or own.memory.numel() < size:
+            own.memory = torch.empty(size, dtype=torch.uint8, pin_memory=True)
+            own.stream = torch.cuda.Stream(device)
+        memory: torch.Tensor = own.memory[:size]
+        return memory
+
+
+def _divided(rows: int, pieces: int) -> Iterator[tuple[int, int]]:
+    """Divide rows into at most `pieces` ranges of whole FP8 blocks."""
+    step = blocks(-(-rows // pieces)) * FP8_BLOCK
+    return ((first, min(first + step, rows)) for first in range(0, rows, step))
 
 
 def attach_experts(model: Transformer, sources: list[TensorSource], hashes: TensorHashes | None) -> None:

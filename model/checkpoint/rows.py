@@ -58,6 +58,15 @@ def check_finite(tensor: StoredTensor, data: np.ndarray) -> None:
             raise CheckpointError(tensor.file, f"{problem}; expected finite values")
 
 
+def check_scales(tensor: StoredTensor, scale: torch.Tensor, ue8m0: bool, unusual: list[str]) -> None:
+    """Raise CheckpointError for scales of 0 or less. If some should be powers of two and are not, add the name to `unusual`."""
+    if (scale <= 0).any():
+        problem = f"tensor {short_repr(tensor.name)} holds scales of 0 or less, the least {scale.min():g}"
+        raise CheckpointError(tensor.file, f"{problem}; expected positive ones")
+    if ue8m0 and (scale.frexp().mantissa != 0.5).any():
+        unusual.append(tensor.name)
+
+
 _CONVERTED = 2**19  # elements that are converted at a time: 2 MiB in fp32
 
 
@@ -80,8 +89,8 @@ class ParameterLoader:
         width = max(prod(source.weight.shape[1:]), 1)
         self._step = max(FP8_BLOCK, _CONVERTED // width // FP8_BLOCK * FP8_BLOCK)  # rows that are converted at a time
 
-    def work(self, pieces: int | None = None) -> Iterator[RowChunk]:
-        """The row chunks to read, in order: as the manifest divides the tensor, or about `pieces` of them."""
+    def work(self) -> Iterator[RowChunk]:
+        """The row chunks to read, in order."""
         weight, scale, target = self._source.weight, self._source.scale, self._target
         if scale is not None:
             yield RowChunk(scale, 0, scale.shape[0], self._take_scale)
@@ -89,7 +98,7 @@ class ParameterLoader:
         plain = target.dtype == DTYPES[weight.dtype] and target.shape[1:] == weight.shape[1:]
         direct = plain and target.device.type == "cpu" and target.is_contiguous()
         first, last = self._source.rows
-        for start, stop in row_chunks(weight, first, last) if pieces is None else _divided(first, last, pieces):
+        for start, stop in row_chunks(weight, first, last):
             chunk = slice(start - first, stop - first)
             use = partial(self._take_chunk, chunk, stop - start if plain else self._step)
             yield RowChunk(weight, start, stop, use, target[chunk] if direct else None)
@@ -97,11 +106,7 @@ class ParameterLoader:
     def _take_scale(self, scale: torch.Tensor) -> None:
         source = self._source
         assert source.scale is not None
-        if (scale <= 0).any():
-            problem = f"tensor {short_repr(source.scale.name)} holds scales of 0 or less, the least {scale.min():g}"
-            raise CheckpointError(source.scale.file, f"{problem}; expected positive ones")
-        if self._ue8m0 and (scale.frexp().mantissa != 0.5).any():
-            self._unusual.append(source.scale.name)
+        check_scales(source.scale, scale, self._ue8m0, self._unusual)
         kept = source.shard.kept
         if kept is not None:
             scale = narrow(scale, kept.of_scales())
@@ -132,12 +137,6 @@ class ParameterLoader:
             rows, scale_target[block_rows] = quantize_weight(rows.to(target.device), self._ue8m0)
         if rows.data_ptr() != target.data_ptr():
             target.copy_(rows)
-
-
-def _divided(first: int, last: int, pieces: int) -> Iterator[tuple[int, int]]:
-    """Divide rows [first, last) into at most `pieces` chunks of whole FP8 blocks."""
-    step = blocks(-(-(last - first) // pieces)) * FP8_BLOCK
-    return ((start, min(start + step, last)) for start in range(first, last, step))
 
 
 def narrow(tensor: torch.Tensor, kept: ShardSlice) -> torch.Tensor:

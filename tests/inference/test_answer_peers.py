@@ -229,7 +229,7 @@ DIFFERENT: dict[str, tuple[str, str, str, Calls]] = {
         "SGLang makes no call of it; here the end of the call ends it",
         block(call("find", f'<{D}parameter name="city" string="true">Rome')),
         "",
-        [("find", {"city": "Rome\n"})],
+        FOUND,
     ),
     "a broken call before a good one": (
         "SGLang's strict mode makes no call of the whole block; here the good one is made, and the other is content",
@@ -240,7 +240,7 @@ DIFFERENT: dict[str, tuple[str, str, str, Calls]] = {
     "a good parameter, then a stray one": (
         "SGLang's strict mode makes no call of it; here the stray one is content",
         block(call("find", value("city", "Rome"), '<parameter name="x">1')),
-        '\n<parameter name="x">1\n\n',
+        '\n<parameter name="x">1\n',
         FOUND,
     ),
     "an unknown function": (

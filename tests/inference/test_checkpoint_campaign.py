@@ -18,7 +18,7 @@ def test_a_slice():
 MISSING = {
     "hashes": (TensorHashes, "check", "bit of a weight", "silent"),
     "search for NaN": (load, "check_finite", "NaN in the indexer", "silent"),
-    "scales": (rows.ParameterLoader, "_take_scale", "scale of 0 or less", "silent"),
+    "scales": (rows, "check_scales", "scale of 0 or less", "silent"),
 }
 
 
@@ -26,17 +26,7 @@ MISSING = {
 @pytest.mark.parametrize(("owner", "check", "name", "outcome"), MISSING.values(), ids=MISSING)
 def test_a_missing_check_fails_the_campaign(monkeypatch, owner, check, name, outcome):
     monkeypatch.setattr(checkpoints, "CLASSES", {name: checkpoint_mutants.CLASSES[name]})
-    if check == "_take_scale":
-
-        def take(self, scale):  # without its check
-            if self._scale_target is None:
-                self._scale = scale
-            else:
-                self._scale_target.copy_(scale)
-
-        monkeypatch.setattr(owner, check, take)
-    else:
-        monkeypatch.setattr(owner, check, lambda *arguments: None)
+    monkeypatch.setattr(owner, check, lambda *arguments: None)
     failures = checkpoints.run(seed=3, count=8)["failures"]
     assert failures and all(name in failure for failure in failures)
     assert any(outcome in failure for failure in failures)

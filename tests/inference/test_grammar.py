@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from deepseek_v32.inference import LLM, SamplingParams, StructuredOutputsParams
 from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.sampling.constraints import EVERY, make_masks, write_needed_masks
-from deepseek_v32.inference.text.grammar import GrammarCompiler, Mask, _byte_characters
+from deepseek_v32.inference.text.grammar import GrammarCompiler, Mask
 from deepseek_v32.inference.text.tokenizer import END_THINK
 from support.fake_model import AsyncRunner
 from support.preemption import preempt_every_other_step
@@ -155,10 +154,6 @@ def test_a_list_of_4096_choices_is_kept():
 def test_without_a_tokenizer_there_is_no_form():
     with pytest.raises(ValueError, match="byte-level tokenizer"):
         GrammarCompiler(None, 10, [1]).compile(StructuredOutputsParams(regex="a"))
-
-
-def test_byte_characters_are_the_published_ones():
-    assert _byte_characters() == [bytes_to_unicode()[byte] for byte in range(256)]
 
 
 def allowed(mask, vocab=TOKENIZER.vocab_size):

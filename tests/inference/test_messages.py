@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deepseek_v32.inference.text.answer import parse_assistant
 from deepseek_v32.inference.text.errors import MessageError
 from deepseek_v32.inference.text.messages import encode_messages, v32_pieces
 from deepseek_v32.inference.text.tokenizer import Special
@@ -186,8 +187,8 @@ BAD = {
         "starts 1 tool messages; expected 2",
     ),
     "arguments": (
-        [user("a"), assistant("", tool_calls=[{"function": {"name": "f", "arguments": "{"}}]), tool("b")],
-        r"messages\[1\]\.tool_calls has arguments that are not JSON; expected",
+        [user("a"), assistant("", tool_calls=[{"function": {"name": "f", "arguments": '{"a": NaN}'}}]), tool("b")],
+        r"messages\[1\]\.tool_calls has arguments .*NaN.*; expected a JSON object",
     ),
     "list-arguments": (
         [user("a"), assistant("", tool_calls=[{"function": {"name": "f", "arguments": "[1]"}}]), tool("b")],
@@ -195,6 +196,80 @@ BAD = {
     ),
     "nameless": ([user("a"), assistant("", tool_calls=[{"function": {}}]), tool("b")], "function with a name"),
 }
+
+
+def named(name, **arguments):
+    return {"id": name, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+
+
+A, B, R, S = named("a", x=1), named("b"), tool("1", tool_call_id="a"), tool("2", tool_call_id="b")
+BETWEEN = {
+    "user": (
+        [user("q"), assistant("", tool_calls=[A]), user("now"), R],
+        [user("q"), assistant("", tool_calls=[A]), R, user("now")],
+    ),
+    "system": (
+        [user("q"), assistant("", tool_calls=[A]), system("s"), R, user("p")],
+        [user("q"), assistant("", tool_calls=[A]), R, system("s"), user("p")],
+    ),
+    "result": (
+        [user("q"), assistant("", tool_calls=[A, B]), S, user("now"), R],
+        [user("q"), assistant("", tool_calls=[A, B]), R, S, user("now")],
+    ),
+    "text": (
+        [user("q"), assistant("c", reasoning_content="r", tool_calls=[A]), assistant("d"), R],
+        [user("q"), assistant("cd", reasoning_content="r", tool_calls=[A]), R],
+    ),
+    "text-and-user": (
+        [user("q"), assistant(None, tool_calls=[A]), assistant("d"), user("now"), R],
+        [user("q"), assistant("d", tool_calls=[A]), R, user("now")],
+    ),
+    "same-id-again": (
+        [user("q"), assistant("", tool_calls=[A]), R, assistant("", tool_calls=[A]), user("now"), R],
+        [user("q"), assistant("", tool_calls=[A]), R, assistant("", tool_calls=[A]), R, user("now")],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("messages", "ordered"), BETWEEN.values(), ids=BETWEEN)
+@pytest.mark.parametrize("thinking", [False, True])
+def test_a_result_follows_its_call_whatever_is_between_them(messages, ordered, thinking):
+    assert encode_messages(messages, PLAIN, thinking) == encode_messages(ordered, PLAIN, thinking)
+
+
+CUT_ARGUMENTS = {
+    "{": [],
+    '{"city": ': [],
+    '{"city": "Gen': [("city", "Gen", "true")],
+    '{"city": "Genève"': [("city", "Genève", "true")],
+    '{"city": "a \\"b\\" \\n': [("city", 'a "b" \n', "true")],
+    '{"city": "a", "days": ': [("city", "a", "true")],
+    '{"at": [1,2], "city": "': [("at", "[1, 2]", "false"), ("city", "", "true")],
+    '{"n": 1e999, "m": 1.50}': [("n", "1e999", "false"), ("m", "1.5", "false")],
+}
+
+
+@pytest.mark.parametrize(("arguments", "expected"), CUT_ARGUMENTS.items(), ids=CUT_ARGUMENTS)
+def test_arguments_that_max_tokens_cut_are_encoded_as_far_as_they_go(arguments, expected):
+    call = {"id": "a", "function": {"name": "f", "arguments": arguments}}
+    text = written([user("?"), assistant("", tool_calls=[call]), tool("cut")])
+    block = "\n".join(f'<｜DSML｜parameter name="{k}" string="{s}">{v}</｜DSML｜parameter>' for k, v, s in expected)
+    assert f'<｜DSML｜invoke name="f">\n{block}\n</｜DSML｜invoke>' in text
+
+
+@given(
+    st.dictionaries(st.sampled_from(["text", "int", "any"]), st.text(max_size=6), min_size=1),
+    st.integers(0, 400),
+    st.booleans(),
+)
+def test_every_call_that_a_cut_answer_returns_is_accepted_in_the_history(values, end, thinking):
+    pieces = v32_pieces([user("q"), assistant("", tool_calls=[named("f", **values)])], False)
+    text = "".join(piece if isinstance(piece, str) else piece.text for piece in pieces).partition("</think>")[2]
+    for call in parse_assistant(text[:end], is_cut=True).tool_calls:
+        again = {"id": "x", "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        assert encode_messages(
+            [user("q"), assistant("", tool_calls=[again]), tool("r", tool_call_id="x")], PLAIN, thinking
+        )
 
 
 @pytest.mark.parametrize(("messages", "reason"), BAD.values(), ids=BAD)
@@ -325,3 +400,32 @@ def test_characters_that_stand_for_control_tokens_survive_beside_them():
         ids = encode_messages([{"role": "user", "content": text}], tokenizer)
         assert tokenizer.decode(ids, skip_special_tokens=False) == text
         assert not set(ids) & set(tokenizer.special_ids.values())
+
+
+def call_of(result):
+    return [user("Rain?"), assistant(None, tool_calls=[CALL]), result]
+
+
+@pytest.mark.parametrize(
+    ("messages", "equal"),
+    [
+        ([user("Hi"), system("Brief.")], [system("Brief."), user("Hi")]),
+        ([system("A."), user("Hi"), system("B.")], [system("A.\n\nB."), user("Hi")]),
+        ([user("Hi"), system("A."), system("B.")], [system("A.\n\nB."), user("Hi")]),
+        ([user("Hi"), user("Ho"), system("A."), assistant("Yes"), user("Bye")],
+         [system("A."), user("Hi"), user("Ho"), assistant("Yes"), user("Bye")]),
+        ([*TALK, system("A.")], [*TALK[:-1], system("A."), TALK[-1]]),
+        ([*TALK, assistant("2"), system("A.")], [*TALK, assistant("2"), user("A.")]),
+        ([*call_of(tool("no")), system("A.")], [*call_of(tool("no")), user("A.")]),
+        ([*call_of(tool("no")), system("A."), *TALK[2:]], [*call_of(tool("no")), user("A."), *TALK[2:]]),
+        ([system("A.")], [user("A.")]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("thinking", [False, True])
+def test_system_messages_anywhere(messages, equal, thinking):
+    """No format has a place for a system's text between a user's message and its answer: aider sends it there."""
+    tokenizer = make_tokenizer()
+    prompt = encode_messages(messages, tokenizer, thinking)
+    assert prompt == encode_messages(equal, tokenizer, thinking)
+    ending = [Special("<｜Assistant｜>"), Special("<think>" if thinking else "</think>")]
+    assert prompt[-2:] == tokenizer.encode_pieces(ending)

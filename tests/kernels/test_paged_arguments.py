@@ -223,12 +223,23 @@ REFUSED: dict[str, list[tuple[str, Any, str]]] = {
     "paged_indexer_logits": OF_SCORES,
     "paged_indexer_logits, FP8": OF_SCORES,
     "select_topk_slots": [
-        ("block_table", NARROW, "block_table has 2 pages of 64; expected pages up to each row's end"),
-        ("block_table", int32([[2, -1, 1], [1, 0, 0]]), "block_table holds -1"),
+        ("block_table", NARROW, "ends holds 130; expected 0 to 128, block_table has 2 pages of 64 for a sequence"),
+        (
+            "block_table",
+            int32([[2, -1, 1], [1, 0, 0]]),
+            "block_table holds -1; expected 0 to 33554431, slots are int32",
+        ),
+        ("block_table", int32([[2, 2**30, 1], [1, 0, 0]]), "block_table holds 1073741824"),
+        ("starts", int32([-70, 0]), "ends - starts holds 200; expected 0 to 192"),
     ],
     "positions_to_slots": [
         ("block_table", NARROW, "positions holds 149; expected -1 to 127, block_table has 2 pages of 64"),
         ("positions", int32([[192, -1], [0, 63]]), "positions holds 192"),
+        (
+            "block_table",
+            int32([[2, 0, -1], [1, 0, 0]]),
+            "block_table holds -1; expected 0 to 33554431, slots are int32",
+        ),
     ],
     "gather_latents": OF_SLOTS,
     "gather_latents, FP8": OF_SLOTS,
@@ -289,10 +300,26 @@ def test_values_outside_are_refused(name: str, argument: str, value: Any, messag
 
 def test_columns_after_a_sequence_may_hold_anything() -> None:
     unused = int32([[2, 0, 1], [1, 77, -5]])
-    for name in ("dense_mla_decode", "paged_indexer_logits", "paged_indexer_logits, FP8"):
+    names = (
+        "dense_mla_decode",
+        "paged_indexer_logits",
+        "paged_indexer_logits, FP8",
+        "select_topk_slots",
+        "positions_to_slots",
+    )
+    for name in names:
         for backend in backends(name):
             same = run(name, backend), run(name, backend, block_table=unused)
             torch.testing.assert_close(*same, rtol=0, atol=0, equal_nan=True)
+
+
+def test_no_slots_are_read_as_none() -> None:
+    for name in VALID:
+        if name.startswith("gather"):
+            found = run(name, "reference", slots=torch.empty(0, dtype=torch.int64))
+            assert len(found if isinstance(found, torch.Tensor) else found[0]) == 0
+    with pytest.raises(ValueError, match="latent_dim is 500; expected a multiple of 128 for an FP8 cache"):
+        run("gather_latents, FP8", "reference", latent_dim=500)
 
 
 def test_a_wide_max_context_needs_no_wide_table() -> None:

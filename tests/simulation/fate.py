@@ -95,14 +95,11 @@ class Fate:
     eos_ids = (EOS,)
     is_byte_level = True
 
-    def decode(self, ids: list[int]) -> str:
+    def token_bytes(self, token: int) -> bytes:
         self.others_run()
         if self._strikes("text") is not None:
             raise self._fault(None)
-        return "".join(TEXT[id] for id in ids)
-
-    def whole_text(self, token: int) -> None:
-        """Text comes only from `decode`."""
+        return TEXT[token].encode()
 
     # Everywhere.
 

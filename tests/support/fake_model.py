@@ -143,8 +143,8 @@ class ByteTokenizer:
     def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
         return bytes(id for id in ids if id < BYTES).decode(errors="replace")
 
-    def whole_text(self, token: int) -> str | None:
-        return chr(token) if token < 128 else None
+    def token_bytes(self, token: int) -> bytes:
+        return bytes([token]) if token < BYTES else b""
 
 
 def fake_llm(model: Any = None, poison: bool = True, ahead: bool = False, **options: Any) -> LLM:

@@ -3,6 +3,7 @@
 import json
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 from tokenizers import AddedToken, decoders, pre_tokenizers, trainers
@@ -31,6 +32,33 @@ def definition() -> str:
     tokenizer.train_from_iterator(CORPUS * 3, trainer)
     tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in MARKUP])
     return tokenizer.to_str()
+
+
+def split(pattern: str) -> dict[str, object]:
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+
+
+def real_definition() -> dict[str, Any]:
+    """The same tokens in a tokenizer.json of the released file's shape: an empty sequence of normalizers, splits by patterns
+    before the byte level, a post-processor, and merges as texts."""
+    content = json.loads(definition())
+    level = {"type": "ByteLevel", "trim_offsets": True}
+    splits = [
+        split(r"\p{N}{1,3}"),
+        split("[一-龥぀-ゟ゠-ヿ]+"),
+        split(
+            r"[!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+        ),
+    ]
+    byte_level = {**level, "add_prefix_space": False, "use_regex": False}
+    return {
+        **content,
+        "normalizer": {"type": "Sequence", "normalizers": []},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [*splits, byte_level]},
+        "post_processor": {**level, "add_prefix_space": True, "trim_offsets": False, "use_regex": True},
+        "decoder": {**level, "add_prefix_space": True, "use_regex": True},
+        "model": {**content["model"], "merges": [" ".join(pair) for pair in content["model"]["merges"]]},
+    }
 
 
 def make_tokenizer(chat_template: str | None = None) -> Tokenizer:

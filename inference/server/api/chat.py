@@ -79,7 +79,7 @@ async def make_chat_requests(
 
 
 def _choice(context: ApiContext, body: ChatRequest, index: int, completion: Completion) -> dict[str, Any]:
-    answer = parse_assistant(completion.text, body.starts_thinking, body.plain_tools())
+    answer = parse_assistant(completion.text, body.starts_thinking, body.plain_tools(), completion.is_cut)
     calls = answer.tool_calls[: body.most_calls]
     message: dict[str, Any] = {
         "role": "assistant",
@@ -155,7 +155,7 @@ class _StreamedChoice:
         else:
             check_finished(last.completion)
             self.completion = last.completion
-            answer += self._parser.finish()
+            answer += self._parser.finish(last.completion.is_cut)
         content = self._delta(answer)
         if last.completion is not None:
             reason = _finish_reason(last.completion, self._calls > 0)

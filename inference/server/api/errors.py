@@ -94,10 +94,9 @@ def renamed(names: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except ApiError as error:
-        if error.param is not None and error.param.startswith(
-            "tools."
-        ):  # of a function, which has no fields of its own there
-            text, field = (text.replace(".function", "", 1) for text in (str(error), error.param))
+        part = "function.parameters"  # of a function among the tools
+        if error.param is not None and part in error.param and part in names:
+            text, field = (text.replace(part, names[part], 1) for text in (str(error), error.param))
             raise ApiError(error.status, text, field, error.code, error.headers) from None
         word = re.match(r"\w*", str(error))
         if (name := names.get(error.param or (word[0] if word else ""))) is None:
@@ -105,11 +104,12 @@ def renamed(names: Mapping[str, str]) -> Iterator[None]:
         raise ApiError(error.status, f"{name}: {error}", name, error.code, error.headers) from None
 
 
-def skipped(tools: Sequence[str]) -> dict[str, str]:
-    """Headers that tell which tools of a request are not served; the log tells it, too."""
-    if not tools:
+def skipped(tools: Sequence[Any] | None, served: type[BaseModel]) -> dict[str, str]:
+    """Headers that tell which tools of a request are not `served`; the log tells it, too."""
+    others = [f"tools.{i}, of type {tool.type}" for i, tool in enumerate(tools or ()) if not isinstance(tool, served)]
+    if not others:
         return {}
-    message = f"not served, and not shown to the model: {'; '.join(tools[:8])}"
+    message = f"not served, and not shown to the model: {'; '.join(others[:8])}"
     log.warning(message)
     return {"Warning": f'299 - "{message}"'}
 

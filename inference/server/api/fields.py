@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -39,21 +39,32 @@ def _all_whole(values: Any) -> Any:
 
 def check_writable(body: Any) -> Any:
     """Return a body. ApiError names a field that cannot be written back: half of a surrogate pair, a number above floats' range."""
-    nodes: list[tuple[str, Any]] = [("", {"": body})]
+    nodes: list[tuple[Any, Any]] = [((), {"": body})]  # (the way to it, an object or a list)
     while nodes:
-        path, node = nodes.pop()
-        if isinstance(node, list):
-            if _is_plain(node):
-                continue
-            node = dict(enumerate(node))
-        for name, child in node.items():
-            fault = _fault(name) or _fault(child)
-            if fault is not None:
-                place = ascii(f"{path}.{name}")[1:-1].lstrip(".")[:200]
-                raise ApiError(400, f"{place or 'body'} {fault}", place or None)
+        way, node = nodes.pop()
+        is_list = isinstance(node, list)
+        if _are_plain(node) and (is_list or _are_plain(node.values())):
+            continue
+        for name, child in enumerate(node) if is_list else node.items():
+            fault = None if is_list else _fault(name)
             if isinstance(child, dict | list):
-                nodes.append((f"{path}.{name}", child))
+                if child:
+                    nodes.append(((way, name), child))
+            elif fault is None:
+                fault = _fault(child)
+            if fault is not None:
+                place = _place((way, name))
+                raise ApiError(400, f"{place or 'body'} {fault}", place or None)
     return body
+
+
+def _place(way: Any) -> str:
+    """Write the way to a field: ((((), ""), "tools"), 0) is tools.0."""
+    names: list[str] = []
+    while way:
+        way, name = way
+        names.append(str(name)[:100])
+    return ascii(".".join(reversed(names)))[1:-1].lstrip(".")[:200]
 
 
 def _fault(value: Any) -> str | None:
@@ -64,10 +75,12 @@ def _fault(value: Any) -> str | None:
     return None
 
 
-def _is_plain(values: list[Any]) -> bool:
-    """Tell whether a list may hold no fault, without a look at each value: token ids, texts in ASCII."""
+def _are_plain(values: Collection[Any]) -> bool:
+    """Tell whether no value has a fault, without a look at each, as for token ids and texts in ASCII. False decides nothing."""
     kinds = set(map(type, values))
-    return (kinds == {int} and max(map(abs, values)) <= MAX_SEED) or (kinds == {str} and all(map(str.isascii, values)))
+    if kinds <= {int}:
+        return max(map(abs, values), default=0) <= MAX_SEED
+    return kinds == {str} and all(map(str.isascii, values))
 
 
 def _shallow(value: Any) -> Any:

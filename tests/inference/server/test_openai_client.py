@@ -295,7 +295,7 @@ def test_errors(client):
         client.completions.create(model=MODEL, prompt=[1] * 5000)
     assert too_long.value.code == "context_length_exceeded"
     with pytest.raises(openai.BadRequestError, match="expected the last message to be a user's"):
-        client.chat.completions.create(model=MODEL, messages=[{"role": "system", "content": "x"}])
+        client.chat.completions.create(model=MODEL, messages=[*ASK, {"role": "assistant", "content": "x"}])
     with pytest.raises(openai.BadRequestError, match="logit_bias"):
         client.chat.completions.create(model=MODEL, messages=ASK, logit_bias={"5000": 100})
 

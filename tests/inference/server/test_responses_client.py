@@ -75,6 +75,33 @@ def grown(events):
     return [item["item"] for item in items]
 
 
+def test_what_codex_sends(server, http, caplog):
+    """The fields and the tools of codex 0.171, with fewer words."""
+    server.say(["Hi."], ASK, tools=CHAT_TOOLS)
+    namespace = {"type": "namespace", "name": "agents", "description": "…", "tools": TOOLS}
+    others = [
+        namespace,
+        {"type": "web_search", "external_web_access": False},
+        {"type": "custom", "name": "apply_patch"},
+    ]
+    ask = {
+        "model": MODEL, "input": [{"type": "message", "id": "msg_1", **ASK[0]}], "tools": [*TOOLS, *others],
+        "tool_choice": "auto", "parallel_tool_calls": True, "reasoning": {"summary": "detailed"}, "store": False,
+        "include": ["reasoning.encrypted_content"], "prompt_cache_key": "k", "text": {"verbosity": "low"},
+        "client_metadata": {"session_id": "s"}, "temperature": 0,
+    }  # fmt: skip
+    for stream in (False, True):
+        answer = http.post("/v1/responses", json={**ask, "stream": stream})
+        assert answer.status_code == 200 and "Hi." in answer.text
+        skipped = [
+            f"tools.{place}, of type {kind}" for place, kind in ((1, "namespace"), (2, "web_search"), (3, "custom"))
+        ]
+        assert all(each in answer.headers["warning"] for each in skipped)
+    assert Response.model_validate(http.post("/v1/responses", json=ask).json()).tools[0].name == "get_weather"
+    assert any("of type namespace" in record.message for record in caplog.records)
+    assert "warning" not in http.post("/v1/responses", json={**ask, "tools": TOOLS}).headers
+
+
 def without_ids(items):
     return [{name: value for name, value in item.items() if name not in ("id", "call_id")} for item in items]
 
@@ -150,6 +177,56 @@ def test_a_call_and_its_result(server, client, http):
     assert again.output_text == "It rains." and again.usage.input_tokens == len(
         server.llm.chat_token_ids(plain, tools=CHAT_TOOLS)
     )
+
+
+def chat_stream(http, **body):
+    """What a client puts together from the chunks of a chat completion."""
+    message, arguments = {"content": "", "reasoning_content": ""}, {}
+    for line in http.post("/v1/chat/completions", json={**body, "stream": True}).text.split("\n"):
+        if not line.startswith("data: {"):
+            continue
+        [choice] = json.loads(line.removeprefix("data: "))["choices"]
+        for name in message:
+            message[name] += choice["delta"].get(name) or ""
+        for call in choice["delta"].get("tool_calls", ()):
+            function = call["function"]
+            arguments.setdefault(call["index"], [function.get("name"), ""])[1] += function["arguments"]
+    return {**message, "calls": [*arguments.values()], "reason": choice["finish_reason"]}
+
+
+TALK = ["Hm.", Special(END_THINK), *CALL, "\n\nNow wait: 3 < 4."]
+
+
+def test_every_cut_of_an_answer_begins_the_whole_and_is_the_same_streamed(server, http):
+    """Items come in the order of their tokens, and no cut shows a piece of a mark."""
+    server.say(TALK, ASK, thinking=True, tools=CHAT_TOOLS)
+    ask = {"input": ASK, "tools": TOOLS, "temperature": 0, "reasoning": {"effort": "low"}, "store": False}
+    chat = {"messages": ASK, "tools": CHAT_TOOLS, "temperature": 0, "reasoning_effort": "low"}
+    kinds = ["reasoning", "message", "function_call", "message"]
+    whole = http.post("/v1/responses", json=ask).json()["output"]
+    assert [item["type"] for item in whole] == kinds
+    texts = [item["arguments"] if "arguments" in item else item["content"][0]["text"] for item in whole]
+    assert texts == ["Hm.", "Let me look.", '{"city": "Köln", "days": 3}', "\n\nNow wait: 3 < 4."]
+    for most in range(1, len(server.llm.tokenizer.encode_pieces(TALK)) + 1, 2):
+        body = {**ask, "max_output_tokens": most}
+        events = events_of(http, **body)
+        output = events[-1]["response"]["output"]
+        assert without_ids(grown(events)) == without_ids(output)
+        assert [item["type"] for item in output] == kinds[: len(output)]
+        cut = [item["arguments"] if "arguments" in item else item["content"][0]["text"] for item in output]
+        assert cut[:-1] == texts[: len(cut)][:-1] and texts[len(cut) - 1].startswith(cut[-1]), most
+        if most % 3:  # a part of the cuts, because requests take their time
+            continue
+        assert without_ids(http.post("/v1/responses", json=body).json()["output"]) == without_ids(output)
+        streamed = chat_stream(http, **chat, max_tokens=most)
+        [choice] = http.post("/v1/chat/completions", json={**chat, "max_tokens": most}).json()["choices"]
+        message = choice["message"]
+        calls = [[call["function"][name] for name in ("name", "arguments")] for call in message.get("tool_calls", ())]
+        whole_message = {"content": message["content"] or "", "reasoning_content": message["reasoning_content"]}
+        assert streamed == {**whole_message, "calls": calls, "reason": choice["finish_reason"]}
+        assert [arguments for _, arguments in calls] == cut[2:3]
+        assert streamed["content"] == "".join([*cut[1:2], *cut[3:]])
+        assert streamed["reasoning_content"] == "".join(cut[:1])
 
 
 def called(arguments):
@@ -380,7 +457,7 @@ def test_leaving_a_stream_ends_the_request(server, client):
             "input",
             "expected the last message to be a user's or a tool's",
         ),
-        ({"tools": [{"type": "web_search"}]}, "tools.0.type", "'function'"),
+        ({"tools": [{"type": "function"}]}, "tools.0.name", "required"),
         ({"tool_choice": "required"}, "tool_choice", "expected a function in tools"),
         ({"text": {"format": {"type": "json_schema"}}}, "text.format", "expected schema with it"),
         ({"text": {"format": {"type": "json_schema", "schema": {"type": 5}}}}, "text.format", "cannot be compiled"),

@@ -1,7 +1,7 @@
 """The message of an answer: its blocks, as they grow and whole, why it stopped, and its tokens."""
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pydantic_core import from_json
@@ -22,11 +22,7 @@ _EMPTY: dict[str, dict[str, Any]] = {
     "thinking": {"thinking": "", "signature": ""},
     "tool_use": {"input": {}},
 }
-_DELTAS = {
-    "text": ("text_delta", "text"),
-    "thinking": ("thinking_delta", "thinking"),
-    "tool_use": ("input_json_delta", "partial_json"),
-}
+_NAMES = {"text": "text", "thinking": "thinking", "tool_use": "partial_json"}  # of the texts of deltas
 
 
 class Answer:
@@ -52,11 +48,11 @@ class Answer:
 
     def push(self, text: str) -> Iterator[Event]:
         """The events of a piece of the answer's text."""
-        yield from self._add(self._parser.push(text))
+        yield from self._add(self._parser.push_parts(text))
 
     def finish(self, completion: Completion) -> Iterator[Event]:
         """The events of the end."""
-        yield from self._add(self._parser.finish())
+        yield from self._add(self._parser.finish_parts(completion.is_cut))
         if not self._blocks:  # programs read the first block without a look
             yield from self._open("text")
         yield from self._close()
@@ -69,25 +65,24 @@ class Answer:
         ending, usage = self._ending(completion)
         return {**self._head, "content": self._blocks, **ending, "usage": usage}
 
-    def _add(self, answer: AnswerDelta) -> Iterator[Event]:
-        if answer.reasoning_content:
-            yield from self._grow("thinking", answer.reasoning_content)
-        if answer.content:
-            yield from self._grow("text", answer.content)
-        for delta in limited(answer.call_deltas, self._most_calls):
-            yield from self._grow("tool_use", delta.arguments, delta)
+    def _add(self, parts: Iterable[AnswerDelta]) -> Iterator[Event]:
+        for part in parts:
+            if part.reasoning_content:
+                yield from self._grow("thinking", part.reasoning_content)
+            if part.content:
+                yield from self._grow("text", part.content)
+            for delta in limited(part.call_deltas, self._most_calls):
+                yield from self._grow("tool_use", delta.arguments, delta)
 
     def _grow(self, kind: str, text: str, call: CallDelta | None = None) -> Iterator[Event]:
         begins_call = call is not None and call.name is not None
-        if call is not None and not begins_call and self._blocks[-1]["type"] != "tool_use":
-            return  # the end of a call that text has followed: only a bracket
         if begins_call or not self._is_open or self._blocks[-1]["type"] != kind:
             yield from self._close()
             named = {"id": f"toolu_{secrets.token_hex(12)}", "name": call.name} if call is not None else {}
             yield from self._open(kind, **named)
         if text:
             self._written += text
-            yield self._delta(*_DELTAS[kind], text)
+            yield self._delta("input_json_delta" if kind == "tool_use" else f"{kind}_delta", _NAMES[kind], text)
 
     def _open(self, kind: str, **named: Any) -> Iterator[Event]:
         self._blocks.append({"type": kind, **named, **_EMPTY[kind]})
@@ -113,7 +108,7 @@ class Answer:
 
     def _ending(self, completion: Completion) -> tuple[dict[str, Any], dict[str, Any]]:
         stop, count = completion.stop_reason, completion.usage
-        if completion.finish_reason == "length":
+        if completion.is_cut:
             is_full = count.completion_tokens < self._max_tokens
             reason = "model_context_window_exceeded" if is_full else "max_tokens"
         elif isinstance(stop, str):

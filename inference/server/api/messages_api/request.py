@@ -136,13 +136,6 @@ class CountRequest(Body):
     speed: Text | None = None
     user_profile_id: Text | None = None
 
-    @property
-    def skipped(self) -> list[str]:
-        """The tools that are not served, in words."""
-        return [
-            f"tools.{i}, of type {tool.type}" for i, tool in enumerate(self.tools or ()) if isinstance(tool, OtherTool)
-        ]
-
 
 class MessagesRequest(CountRequest):
     max_tokens: Integer = Field(ge=1, le=MAX_TOKENS)

@@ -18,10 +18,11 @@ from ..fields import response_schema
 from ..guard import BoundedRoute
 from ..responses import EVENTS
 from .answer import Answer, Event
-from .request import CountRequest, MessagesRequest, chat_request
+from .request import CountRequest, CustomTool, MessagesRequest, chat_request
 from .schema import Message, TokenCount
 
 _NAMES = {
+    "function.parameters": "input_schema",
     "response_format": "output_config.format",
     "structured_outputs": "output_config.format",
     "stop": "stop_sequences",
@@ -40,7 +41,7 @@ def messages_router(context: ApiContext) -> APIRouter:
         """Answer a conversation."""
         context.check_model(body.model)
         context.check_capacity(1)
-        headers = skipped(body.skipped)
+        headers = skipped(body.tools, CustomTool)
         if body.stream:
             return EventStream(_stream(*await _begin(context, body)), headers)
         try:
@@ -56,7 +57,7 @@ def messages_router(context: ApiContext) -> APIRouter:
         with renamed(_NAMES):
             encode = partial(conversation_ids, context, chat, response_schema(chat), partial(_name, sources))
             tokens = await context.encoding.run(chat.characters, encode)
-        return JSONResponse({"input_tokens": len(tokens)}, headers=skipped(body.skipped))
+        return JSONResponse({"input_tokens": len(tokens)}, headers=skipped(body.tools, CustomTool))
 
     return router
 

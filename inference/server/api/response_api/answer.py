@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ....completion import Completion
@@ -43,7 +43,7 @@ class Answer:
             "temperature": params.temperature,
             "text": {"format": wanted or {"type": "text"}},
             "tool_choice": choice if isinstance(choice, str) else choice.model_dump(),
-            "tools": [{**tool.model_dump(), "strict": bool(tool.strict)} for tool in body.tools or ()],
+            "tools": [{**tool.model_dump(), "strict": bool(tool.strict)} for tool in body.functions],
             "top_p": params.top_p,
             "truncation": "disabled",
             "user": body.user,
@@ -60,9 +60,8 @@ class Answer:
         return self._response("failed", output, error={"code": "server_error", "message": message})
 
     def finished(self, output: list[dict[str, Any]], completion: Completion) -> dict[str, Any]:
-        is_cut = completion.finish_reason == "length"
-        details = {"reason": "max_output_tokens"} if is_cut else None
-        return self._response("incomplete" if is_cut else "completed", output, completion, incomplete_details=details)
+        status, details = ("incomplete", {"reason": "max_output_tokens"}) if completion.is_cut else ("completed", None)
+        return self._response(status, output, completion, incomplete_details=details)
 
     def _response(
         self, status: str, output: list[dict[str, Any]], completion: Completion | None = None, **ending: Any
@@ -99,14 +98,15 @@ class Output:
         self.items: list[dict[str, Any]] = []
         self._is_open = False
 
-    def push(self, answer: AnswerDelta) -> Iterator[Event]:
-        """The events of what a piece of text has added."""
-        if answer.reasoning_content:
-            yield from self._add_text("reasoning", answer.reasoning_content)
-        if answer.content:
-            yield from self._add_text("message", answer.content)
-        for delta in answer.call_deltas:
-            yield from self._add_arguments(delta)
+    def push(self, parts: Iterable[AnswerDelta]) -> Iterator[Event]:
+        """The events of what a piece of text has added, in the order of the text."""
+        for part in parts:
+            if part.reasoning_content:
+                yield from self._add_text("reasoning", part.reasoning_content)
+            if part.content:
+                yield from self._add_text("message", part.content)
+            for delta in part.call_deltas:
+                yield from self._add_arguments(delta)
 
     def finish(self, is_cut: bool) -> Iterator[Event]:
         """The events of the end. is_cut: the answer has reached its most tokens."""

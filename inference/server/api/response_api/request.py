@@ -107,6 +107,18 @@ class FunctionTool(Strict):
     )
 
 
+def _no_function(kind: str) -> str:
+    if kind == "function":
+        raise ValueError("this is no function's type")
+    return kind
+
+
+class OtherTool(Strict):
+    """A tool that OpenAI's servers run, or one in another format. It is skipped."""
+
+    type: Annotated[str, Field(pattern="^[a-z0-9_]{1,64}$"), AfterValidator(_no_function)]
+
+
 class NamedFunction(Strict):
     """The function that the answer must call."""
 
@@ -130,14 +142,14 @@ class Format(Strict):
 
 class TextConfig(Whole):
     format: Format | None = None
-    verbosity: Literal["medium"] | None = Field(None, description="medium; no other is served")
+    verbosity: Literal["low", "medium", "high"] | None = Field(None, description="ignored")
 
 
 class Reasoning(Whole):
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = Field(
         None, description="none, which is the default: no thinking; all others: thinking"
     )
-    summary: Literal["auto"] | None = Field(
+    summary: Literal["auto", "concise", "detailed", "none"] | None = Field(
         None, description="no summary is written: the reasoning itself is in the answer"
     )
 
@@ -152,7 +164,8 @@ class ResponseRequest(IgnoredFields):
         description="a user's text, or the items of a conversation"
     )
     instructions: Text | None = Field(None, description="the system's message, before the input")
-    tools: Annotated[list[FunctionTool], Field(fail_fast=True, max_length=128)] | None = None
+    tools: Annotated[list[FunctionTool | OtherTool], Field(fail_fast=True, max_length=128)] | None = None
+    client_metadata: JsonObject | None = Field(None, description="ignored")
     tool_choice: Literal["auto", "none", "required"] | NamedFunction | None = Field(
         "auto", description="with required, or a function, the answer is a call that keeps the function's schema"
     )
@@ -167,9 +180,18 @@ class ResponseRequest(IgnoredFields):
     seed: Seed | None = None
     stream: bool | None = False
     stream_options: StreamOptions | None = None
-    include: list[Literal["reasoning.encrypted_content"]] | None = Field(
-        None, description="ignored: the reasoning is in the answer as it is"
-    )
+    include: (
+        list[
+            Literal[
+                "reasoning.encrypted_content",
+                "web_search_call.action.sources",
+                "web_search_call.results",
+                "file_search_call.results",
+                "code_interpreter_call.outputs",
+            ]
+        ]
+        | None
+    ) = Field(None, description="ignored: the reasoning is in the answer as it is, and there are no other calls")
     max_tool_calls: Integer | None = Field(
         None, ge=1, le=MAX_ID, description="ignored: it counts calls of a server's own tools"
     )
@@ -191,6 +213,10 @@ class ResponseRequest(IgnoredFields):
         None, description="0; /v1/chat/completions has logprobs"
     )
 
+    @property
+    def functions(self) -> list[FunctionTool]:
+        return [tool for tool in self.tools or () if isinstance(tool, FunctionTool)]
+
 
 def chat_request(body: ResponseRequest, items: list[Item]) -> tuple[ChatRequest, list[int | None]]:
     """The chat request with the same meaning, and by message the index of its last item; None for the instructions.
@@ -205,8 +231,8 @@ def chat_request(body: ResponseRequest, items: list[Item]) -> tuple[ChatRequest,
         "max_completion_tokens": body.max_output_tokens,
         "response_format": _response_format(body),
     }
-    if body.tools:
-        given["tools"] = [{"type": "function", "function": _function(tool.model_dump())} for tool in body.tools]
+    if body.functions:
+        given["tools"] = [{"type": "function", "function": _function(tool.model_dump())} for tool in body.functions]
     if isinstance(choice := body.tool_choice, NamedFunction):
         given["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
     elif choice is not None:

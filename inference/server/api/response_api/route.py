@@ -15,13 +15,13 @@ from ....text.answer import AnswerParser
 from ...service.streams import AsyncStream
 from ..chat import make_chat_requests
 from ..context import ApiContext, check_finished
-from ..errors import ApiError, declared, renamed
+from ..errors import ApiError, declared, renamed, skipped
 from ..events import ClientGone, EventStream, collect, merged, unless_gone
 from ..fields import count_characters
 from ..guard import BoundedRoute
 from ..responses import EVENTS
 from .answer import Answer, Event, Output
-from .request import MAX_ITEMS, Item, ItemReference, Message, ResponseRequest, chat_request
+from .request import MAX_ITEMS, FunctionTool, Item, ItemReference, Message, ResponseRequest, chat_request
 from .schema import DeletedResponse, ResponseObject
 
 MAX_CHARACTERS = 2**24  # of all conversations together; the oldest are forgotten
@@ -123,10 +123,12 @@ def responses_router(context: ApiContext) -> APIRouter:
         """Answer a text or a conversation of items."""
         context.check_model(body.model)
         context.check_capacity(1)
+        headers = skipped(body.tools, FunctionTool)
         if body.stream:
-            return EventStream(_stream(await _begin(context, body, kept)))
+            return EventStream(_stream(await _begin(context, body, kept)), headers)
         try:
-            return JSONResponse(await unless_gone(request, _answer(await _begin(context, body, kept))))
+            answer = await unless_gone(request, _answer(await _begin(context, body, kept)))
+            return JSONResponse(answer, headers=headers)
         except ClientGone:
             return Response(status_code=499)
 
@@ -194,10 +196,10 @@ async def _begin(context: ApiContext, body: ResponseRequest, kept: KeptResponses
 
 async def _answer(begun: _Begun) -> dict[str, Any]:
     [completion] = await collect([begun.stream])
-    output = Output(begun.most_calls)
-    for _ in output.push(begun.parser.push(completion.text) + begun.parser.finish()):
+    output, parser = Output(begun.most_calls), begun.parser
+    for _ in output.push([*parser.push_parts(completion.text), *parser.finish_parts(completion.is_cut)]):
         pass
-    for _ in output.finish(completion.finish_reason == "length"):
+    for _ in output.finish(completion.is_cut):
         pass
     response = begun.answer.finished(output.items, completion)
     begun.keep(response)
@@ -220,13 +222,15 @@ async def _stream(begun: _Begun) -> AsyncGenerator[bytes, None]:
         except ApiError as error:
             yield written([{"type": "response.failed", "response": answer.failed(output.items, str(error))}])
             return
-        piece = parser.push("".join([delta.text for delta in deltas]))
+        parts = parser.push_parts("".join([delta.text for delta in deltas]))
         if completion is None:
-            events = list(output.push(piece))
+            events = list(output.push(parts))
         else:
-            is_cut = completion.finish_reason == "length"
-            events = [*output.push(piece + parser.finish()), *output.finish(is_cut)]
-            kind = "response.incomplete" if is_cut else "response.completed"
+            events = [
+                *output.push([*parts, *parser.finish_parts(completion.is_cut)]),
+                *output.finish(completion.is_cut),
+            ]
+            kind = "response.incomplete" if completion.is_cut else "response.completed"
             response = answer.finished(output.items, completion)
             events.append({"type": kind, "response": response})
             begun.keep(response)
@@ -239,6 +243,7 @@ def _written(event: Event, number: int) -> bytes:
 
 
 _NAMES = {
+    "function.parameters": "parameters",
     "messages": "input",
     "response_format": "text.format",
     "structured_outputs": "text.format",
