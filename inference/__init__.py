@@ -30,7 +30,7 @@ logging.getLogger("deepseek_v32").addHandler(logging.NullHandler())
 
 # What the packages on top of the core add to its classes. They are imported on first use.
 attach(
-    trace_tokens="conformance.tracer",  # LLM.trace
+    trace_prompts="conformance.tracer",  # LLM.trace
     write_report="report.page",  # Completion.save_html
     notebook_frame="report.page",  # a Completion in a notebook
     CacheCheck="cache_check.check",  # an observer of the runner, with LLM(check_cache=True)

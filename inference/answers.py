@@ -9,18 +9,10 @@ from ..kernels.errors import check_flags
 from ..model.config import ModelConfig, Precision
 from .completion import Completion, Delta
 from .engine.engine import Engine
+from .engine.fault import check_process
 from .engine.request import Request
 from .inspection import recorded
 from .text.tokenizer import Tokenizer
-
-
-def check_process(process: int) -> None:
-    """RuntimeError in a forked copy of `process`: the threads that compute and those that run an engine are not copied."""
-    if os.getpid() != process:
-        raise RuntimeError(
-            f"LLM is used in process {os.getpid()}, a fork of {process}, which made it; expected the process that made it: "
-            "make another in the child, and start the child by spawn"
-        )
 
 
 class Driver:

@@ -9,6 +9,7 @@ from ..model.config import ModelConfig, Precision
 from .completion import Completion, Delta
 from .engine.request import Request
 from .engine.running.cache import row_layout
+from .params import SamplingParams
 from .recording import Recording
 from .text.detokenizer import token_texts
 from .text.tokenizer import USER, Tokenizer
@@ -16,12 +17,21 @@ from .token_selection import TokenSelection
 
 
 def new_recording(
-    config: ModelConfig, precision: Precision, prompt: Sequence[int], budget: float = math.inf
+    config: ModelConfig,
+    precision: Precision,
+    prompt: Sequence[int],
+    budget: float = math.inf,
+    params: SamplingParams | None = None,
 ) -> Recording:
-    """Make a recording for an answer to this prompt. budget: bytes that it keeps."""
+    """Make a recording for an answer to this prompt. budget: bytes that it keeps. params: for reports."""
     dtype, latent, index = row_layout(config, precision)
     sizes = (latent * dtype.itemsize, index * dtype.itemsize)
-    return Recording(prompt, config.num_hidden_layers, config.index_topk, entry_bytes=sizes, budget=budget)
+    recording = Recording(prompt, config.num_hidden_layers, config.index_topk, entry_bytes=sizes, budget=budget)
+    recording.about = {"precision": precision}
+    if params is not None:
+        seed = {} if params.seed is None or params.greedy else {"seed": params.seed}
+        recording.about |= {"temperature": params.temperature, "top_p": params.top_p} | seed
+    return recording
 
 
 def label(recording: Recording, tokenizer: Tokenizer | None) -> None:
@@ -32,12 +42,17 @@ def label(recording: Recording, tokenizer: Tokenizer | None) -> None:
 
 
 def with_recording(
-    config: ModelConfig, precision: Precision, tokenizer: Tokenizer | None, prompt: Sequence[int], answer: Completion
+    config: ModelConfig,
+    precision: Precision,
+    tokenizer: Tokenizer | None,
+    prompt: Sequence[int],
+    answer: Completion,
+    params: SamplingParams | None = None,
 ) -> Completion:
     """The completion with what a report shows of its selection, if that was recorded."""
     if not answer.selection:
         return answer
-    parts = (config, precision, tokenizer, prompt, answer.token_ids, answer.selection)
+    parts = (config, precision, tokenizer, prompt, answer.token_ids, answer.selection, params)
     return replace(answer, make_recording=partial(_recording_of, *parts))
 
 
@@ -48,8 +63,9 @@ def _recording_of(
     prompt: Sequence[int],
     tokens: Sequence[int],
     selections: Sequence[TokenSelection],
+    params: SamplingParams | None,
 ) -> Recording:
-    recording = new_recording(config, precision, prompt)
+    recording = new_recording(config, precision, prompt, params=params)
     for token, selection in zip(tokens, selections, strict=False):
         recording.add(token, selection)
     label(recording, tokenizer)
@@ -62,5 +78,5 @@ def recorded(
     """A delta whose completion has a recording, if it has one and its selection was to be recorded."""
     if delta.completion is None or not request.inspect:
         return delta
-    completion = with_recording(config, precision, tokenizer, request.prompt, delta.completion)
+    completion = with_recording(config, precision, tokenizer, request.prompt, delta.completion, request.params)
     return replace(delta, completion=completion)

@@ -297,11 +297,24 @@ class LLM:
         with self._driver.engine() as engine:
             return all_logits(engine, token_ids, chunk)
 
-    def trace(self, token_ids: Sequence[int], layers: Sequence[int] | None = None, chunk: int | None = None) -> Trace:
-        """Every stage of the same pass by name, of all layers or some (docs/conformance.md)."""
+    @overload
+    def trace(
+        self, token_ids: Sequence[int], layers: Sequence[int] | None = None, chunk: int | None = None
+    ) -> Trace: ...
+
+    @overload
+    def trace(
+        self, token_ids: Sequence[Sequence[int]], layers: Sequence[int] | None = None, chunk: int | None = None
+    ) -> list[Trace]: ...
+
+    def trace(
+        self, token_ids: Sequence[Any], layers: Sequence[int] | None = None, chunk: int | None = None
+    ) -> Trace | list[Trace]:
+        """Every stage of the same pass by name, of all layers or some (docs/conformance.md); of several texts in few steps."""
+        several = len(token_ids) > 0 and isinstance(token_ids[0], Sequence)
         with self._driver.engine() as engine:
-            trace: Trace = attached("trace_tokens")(engine, token_ids, layers, chunk)
-            return trace
+            traces = list(attached("trace_prompts")(engine, token_ids if several else [token_ids], layers, chunk))
+        return traces if several else traces[0]
 
     def score_answer(
         self, prompt: Prompt, answer: Sequence[int], policy: SelectionPolicy | None = None, top: int = 0
@@ -309,8 +322,9 @@ class LLM:
         """Score an answer's tokens: log-probabilities, the `top` likeliest alternatives, and selections. Errors as `generate`."""
         check_answer(answer)
         with self._driver.engine() as engine:
-            tokens = [*self.requests.token_ids(prompt), *answer[:-1]]
-            return score_answer(engine, engine.requests.from_tokens(tokens, policy=policy), answer, top)
+            tokens = [*self.requests.token_ids(prompt), *answer]
+            request = engine.requests.from_tokens(tokens, min_new_tokens=0, policy=policy)
+            return score_answer(engine, request, len(answer), top)
 
     def measure(self, answer: Completion) -> None:
         """Compute a recorded answer again, to add its log-probabilities and how much of dense attention's mass was selected."""

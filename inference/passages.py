@@ -10,16 +10,26 @@ LONGEST = 40  # tokens; a longer sentence counts as several passages
 BEST = 16  # of the positions selected for a token; the others only fill the index_topk
 SINK = 4  # the first tokens attract attention whatever they say
 _END = re.compile("[.!?\u3002\uff01\uff1f][\"')]?\\s*$|\\n\\s*$")  # also the full-width marks of Chinese
+_MARKS = ".,;:!?\"'()[]{}“”‘’«»„…*`"  # noqa: RUF001 - around a word, not in it
 
 Passage = tuple[int, int]  # tokens [first, after the last)
 
 
 class Story(NamedTuple):
-    """The place where an answer was found."""
+    """The place where an answer, or a word of it, was found."""
 
     token: int  # index in the answer
     layer: int
     passage: Passage
+
+
+class Word(NamedTuple):
+    """A whole word of an answer, and what was read to write it."""
+
+    text: str
+    tokens: tuple[int, int]  # of the answer: [first, after the last)
+    story: Story | None  # None if no earlier passage was read for it
+    copied: bool  # the word stands in that passage
 
 
 def find_passages(texts: Sequence[str], control: Collection[int]) -> list[Passage]:
@@ -35,15 +45,29 @@ def find_passages(texts: Sequence[str], control: Collection[int]) -> list[Passag
     return passages
 
 
-def find_story(
+def find_words(texts: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Words of a text whose tokens are `texts`, without marks at their ends, each with its tokens [first, after the last)."""
+    owner = [i for i, text in enumerate(texts) for _ in text]
+    words = []
+    for found in re.finditer(r"\S+", "".join(texts)):
+        text = found.group()
+        left = len(text) - len(text.lstrip(_MARKS))
+        text = text.strip(_MARKS)
+        if any(map(str.isalnum, text)):
+            start = found.start() + left
+            words.append((text, owner[start], owner[start + len(text) - 1] + 1))
+    return words
+
+
+def find_sources(
     passages: Sequence[Passage],
     tokens: Sequence[int],
     answer: Sequence[int],
     words: Sequence[bool],
     scored: Callable[[int, int], tuple[np.ndarray, np.ndarray] | None],
     layers: int,
-) -> Story | None:
-    """The token of the answer and the layer whose best scored positions lie closest together in one earlier passage.
+) -> dict[int, tuple[float, Story]]:
+    """For tokens of the answer, the layer whose best scored positions lie closest together in one earlier passage, and how close.
 
     passages: those before the question. tokens: all ids of prompt and answer. words[i]: whether answer token i has a letter or a
     digit; the others, white space and marks, are left out. scored(i, layer): the positions selected for answer token i and
@@ -51,13 +75,14 @@ def find_story(
     another, and one that the question lacks more than one that merely repeats it.
     """
     if not passages:
-        return None
+        return {}
     end = passages[-1][1]
     owner = np.full(end, -1)
     for number, (start, stop) in enumerate(passages):
         owner[start:stop] = number
     question = set(tokens[end : len(tokens) - len(answer)])
-    ids, best, story = np.array(tokens[:end]), 0.0, None
+    ids = np.array(tokens[:end])
+    sources: dict[int, tuple[float, Story]] = {}
     for i, token in enumerate(answer):
         if not words[i]:
             continue
@@ -76,6 +101,6 @@ def find_story(
             number = int(inside.argmax())
             value = inside[number] / weights.sum()
             value *= (1.0 if number in copied else 0.5) * (0.7 if token in question else 1.0)
-            if value > best:
-                best, story = value, Story(i, layer, passages[number])
-    return story
+            if value > sources.get(i, (0.0, None))[0]:
+                sources[i] = float(value), Story(i, layer, passages[number])
+    return sources

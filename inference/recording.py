@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .passages import Passage, Story, find_passages, find_story
+from .passages import Passage, Story, Word, find_passages, find_sources, find_words
 from .token_selection import TokenSelection
 
 LONG_MESSAGE = 256  # tokens; of a longer one, the question is the last passage
@@ -40,6 +40,8 @@ class Recording:
         self.logprobs: list[float] | None = None  # of the answer's tokens, once `measured`
         self._mass: np.ndarray | None = None  # [tokens, layers, head groups]
         self._user_id: int | None = None
+        self._sources: dict[int, tuple[float, Story]] = {}  # by answer token, once `words` are found
+        self.about: dict[str, Any] = {}  # what a report says of the model and the settings
         self.num_layers = num_layers
         self.index_topk = index_topk
         self.prompt = list(prompt)
@@ -134,17 +136,41 @@ class Recording:
         return users[-1] if users and len(self.prompt) - users[-1] <= LONG_MESSAGE else last
 
     @cached_property
-    def story(self) -> Story | None:
-        """The place where the answer was found. Read it once the answer is complete."""
+    def words(self) -> list[Word]:
+        """Whole words of the answer, each with the passage that was read to write it. Read them once the answer is complete."""
+        control, texts = self.control, self.texts
         answer = self.answer[: self.count]
-        words = [any(map(str.isalnum, text)) for text in self.texts[len(self.prompt) :][: self.count]]
+        shown = [" " if len(self.prompt) + i in control else texts[len(self.prompt) + i] for i in range(self.count)]
 
         def scored(token: int, layer: int) -> tuple[np.ndarray, np.ndarray] | None:
             selection = self._selections[token]
             scores = selection.scores.get(layer)
             return None if scores is None or not len(scores) else (selection.positions(layer), scores)
 
-        return find_story(self.passages[:-1], self.prompt + answer, answer, words, scored, self.num_layers)
+        has_word = [any(map(str.isalnum, text)) for text in shown]
+        passages = self.passages[:-1]
+        self._sources = find_sources(passages, self.prompt + answer, answer, has_word, scored, self.num_layers)
+        words = []
+        for text, first, last in find_words(shown):
+            _, story = max((self._sources.get(i, (0.0, None)) for i in range(first, last)), key=lambda found: found[0])
+            copied = story is not None and text in "".join(texts[slice(*story.passage)])
+            words.append(Word(text, (first, last), story, copied))
+        return words
+
+    @cached_property
+    def story(self) -> Story | None:
+        """The place where the answer was found: the clearest of its words' stories. Read it once the answer is complete."""
+        stories = [
+            (self._sources[word.story.token][0] * (1.0 if word.copied else 0.5), word.story)
+            for word in self.words
+            if word.story is not None
+        ]
+        return max(stories, key=lambda found: found[0])[1] if stories else None
+
+    @property
+    def is_quoted(self) -> bool:
+        """Tell whether the story's passage holds the word that was written after reading it."""
+        return any(word.copied and word.story == self.story for word in self.words)
 
     def header(self) -> dict[str, Any]:
         """Everything but the selections themselves."""
@@ -160,6 +186,12 @@ class Recording:
             "passages": self.passages,
             "question": self.question,
             "story": None if self.story is None else self.story._asdict(),
+            "words": [
+                {"text": each.text, "tokens": each.tokens, "copied": each.copied}
+                | ({} if each.story is None else each.story._asdict())
+                for each in self.words
+            ],
+            "about": self.about,
             "entry_bytes": self.entry_bytes,
             "indexed": sum(context for context in positions if context > self.index_topk),
             "shares": [round(fraction, 5) for fraction in self.fractions],

@@ -2,7 +2,7 @@
 
 import torch
 
-from .checks import FLOATS, check_dtype, check_tensor
+from .checks import FLOATS, check_contiguous, check_dtype, check_tensor, check_values
 from .registry import Preference, choose
 from .types import GroupedRows, Quantized
 
@@ -99,6 +99,7 @@ def _check(
     check_tensor("offsets", offsets, (weight.shape[0] + 1 if slots is None else None,), torch.int32, device)
     if slots is not None:
         check_tensor("slots", slots, (len(offsets) - 1,), torch.int32, device)
+        check_values("slots", slots, len(weight) - 1, "weight has {} experts", len(weight), least=-1)
     if sorted_token_ids is not None:
         check_tensor("sorted_token_ids", sorted_token_ids, (None,), torch.int32, device)
     if scales is not None:
@@ -116,6 +117,5 @@ def _output(out: torch.Tensor | None, rows: int, weight: torch.Tensor, dtype: to
     if out is None:
         return torch.empty(rows, weight.shape[1], dtype=dtype, device=weight.device)
     check_tensor("out", out, (rows, weight.shape[1]), dtype, weight.device)
-    if not out.is_contiguous():
-        raise ValueError(f"out has strides {list(out.stride())}; expected a contiguous tensor")
+    check_contiguous("out", out)
     return out

@@ -109,6 +109,9 @@ class AttentionMetadata:
     # int32 [B, L, 2, K], rows of [L, 2, K] contiguous: where each layer's selector also writes what every decode selects, positions
     # in ascending order, and the bits of their scores. Only in steps whose contexts need a selection, in place of `on_selection`.
     selections: torch.Tensor | None = None
+    # Takes the logits fp32 [n, V] of the next n logit_rows. If it is given, the step may hand them out in parts, and then returns
+    # none: a long text's would not fit next to the weights. It raises nothing, because ranks compute each part together.
+    on_logits: Callable[[torch.Tensor], None] | None = None
     # Other selections than the indexer's: one entry for each of the B sequences, None for an ordinary one. Empty if all are
     # ordinary; never in a CUDA graph.
     policies: tuple[SelectionPolicy | None, ...] = ()

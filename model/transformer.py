@@ -19,6 +19,8 @@ from .profiling import profiler_range
 from .rope import RotaryEmbedding
 from .stages import stages
 
+LOGIT_BYTES = 2**28  # of fp32 logits in a part of a step's: 512 rows of the released model's vocabulary
+
 # Operations of every layer; `decode_operations` adds the rest.
 _DECODE_OPERATIONS = (
     "rms_norm_quantize",
@@ -77,9 +79,8 @@ class Transformer(nn.Module):
             if update is not None:
                 rows = rows + update[metadata.logit_rows]
             hidden = self.norm(rows)
-            logits = self.lm_head.logits(hidden)
-            stages(None, metadata.logit_rows, final_norm=hidden, logits=logits)
-            return logits
+            stages(None, metadata.logit_rows, final_norm=hidden)
+            return self._logits(hidden, metadata)
 
     @torch.inference_mode()
     def forward_with_hidden(
@@ -89,10 +90,20 @@ class Transformer(nn.Module):
         h, update = self._run_layers(tokens, positions, metadata, caches)
         with profiler_range("head"):
             hidden = self.norm(h if update is None else h + update)
-            logits = self.lm_head.logits(hidden[metadata.logit_rows])
             stages(final_norm=hidden)
-            stages(None, metadata.logit_rows, logits=logits)
-            return logits, hidden
+            return self._logits(hidden[metadata.logit_rows], metadata), hidden
+
+    def _logits(self, hidden: torch.Tensor, metadata: AttentionMetadata) -> torch.Tensor:
+        """hidden [N, D] of the logit_rows -> logits fp32 [N, V], or none if `on_logits` has taken them."""
+        take, size = metadata.on_logits, max(len(hidden), 1)
+        if take is not None:  # a multiple of the rows of kernels' tiles
+            size = max(LOGIT_BYTES // (4 * self.config.vocab_size * 64), 1) * 64
+        for rows, part in zip(metadata.logit_rows.split(size), hidden.split(size), strict=True):
+            logits = self.lm_head.logits(part)
+            stages(None, rows, logits=logits)
+            if take is not None:
+                take(logits)
+        return logits if take is None else logits.new_empty(0, logits.shape[1])
 
     @torch.inference_mode()
     def draft(

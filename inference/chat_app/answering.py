@@ -1,41 +1,79 @@
 """One answer, from the question to its last token: deltas become the message that the browser shows while it grows."""
 
 import logging
+import re
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from ..completion import Completion, Delta
 from ..inspection import label, new_recording
+from ..llm import LLM
 from ..params import SamplingParams
 from ..recording import BUDGET, Recording
 from ..server.service.service import Service
 from ..text.answer import AnswerDelta, AnswerParser
-from .conversation import Conversation, Message, new_id
+from ..text.dsml import ToolCall
+from .conversation import Conversation, Message
+from .tools import Tool, call_tool
 
 log = logging.getLogger(__name__)
 
 # Seconds between two views of a growing answer: smooth to the eye, and little work for the server.
 UPDATE_INTERVAL = 0.06
 PROGRESS_INTERVAL = 0.25  # the same while the prompt is read
+GRACE = 20.0  # seconds for which an answer goes on without a page, and is kept after its end
+MOST_CALLS = 4  # rounds of function calls before an answer must end
+# Bytes of selections that the engine holds until an answer ends. Longer answers are not recorded.
+MOST_RECORDED = 2 << 30
+LOOP = 8  # tokens; the same ones three times in a row, or more than these, are a loop
+LONGEST_LOOP = 64
+# The format's marks, which a model that was asked something odd may write into its answer.
+_MARKS = re.compile(r"</?think>|</?(?:｜DSML｜)[^<>]*>?|<｜[^<>\n]{1,40}｜>")
 FAILED = "Something went wrong while this answer was computed. The server's log says what."
 # Errors whose text the browser may show. Texts of other errors may hold internal details.
 PUBLIC_ERRORS = {"deadline": "This answer took too long and was ended.", "stopped": "The server has stopped."}
 
 
-@dataclass
 class Run:
-    """One running answer."""
+    """One running answer, which goes on while the page is reloaded: its views are made once, for whoever follows it."""
 
-    session: str  # of the browser tab that asked
-    id: str = field(default_factory=new_id)
-    stopped: bool = False
-    cancel: Callable[[], None] | None = None  # ends the answer's stream; None before there is one
+    def __init__(self, session: str, message_id: str, conversation_id: str) -> None:
+        """session: of the browser tab that asked."""
+        self.session = session
+        self.id = message_id
+        self.conversation_id = conversation_id
+        self.stopped = False
+        self.cancel: Callable[[], None] | None = None  # ends the answer's stream; None before there is one
+        self.value: dict[str, Any] = {}  # the latest view
+        self.ended: float | None = None  # when, by time.monotonic
+        self._version = 0
+        self._changed = threading.Condition()
+
+    def show(self, value: dict[str, Any], ended: bool = False) -> None:
+        with self._changed:
+            self.value, self._version = value, self._version + 1
+            if ended:
+                self.ended = time.monotonic()
+            self._changed.notify_all()
+
+    def follow(self) -> Iterator[dict[str, Any]]:
+        """Yield the latest view, and each new one until the answer has ended. Views that come too fast are left out."""
+        seen = -1
+        while True:
+            with self._changed:
+                while self._version == seen and self.ended is None:
+                    self._changed.wait()
+                value, is_last, seen = self.value, self.ended is not None, self._version
+            yield value
+            if is_last:
+                return
 
 
 class Runs:
-    """All running answers, so that the stop button and a closed tab can end theirs."""
+    """All running answers, so that the stop button and a closed tab can end theirs, and a reloaded page finds its own again."""
 
     def __init__(self) -> None:
         self._runs: dict[str, Run] = {}
@@ -43,20 +81,43 @@ class Runs:
 
     def add(self, run: Run) -> None:
         with self._lock:
+            now = time.monotonic()
+            self._runs = {
+                key: each for key, each in self._runs.items() if each.ended is None or now - each.ended < GRACE
+            }
             self._runs[run.id] = run
 
-    def remove(self, run: Run) -> None:
+    def find(self, run_id: str) -> Run | None:
+        """Return the run of this id, if it has not ended long ago."""
         with self._lock:
-            self._runs.pop(run.id, None)
+            return self._runs.get(run_id)
 
-    def stop(self, *, run_id: str | None = None, session: str | None = None) -> None:
-        """Stop the run with this id, or all runs of a session."""
+    def answering(self, conversation_id: str) -> Run | None:
+        """Return the latest run of a conversation."""
         with self._lock:
-            runs = [run for run in self._runs.values() if run_id == run.id or session == run.session]
-        for run in runs:
+            return next((run for run in reversed(self._runs.values()) if run.conversation_id == conversation_id), None)
+
+    def stop(self, run_id: str) -> None:
+        run = self.find(run_id)
+        if run is not None:
             run.stopped = True
             if run.cancel is not None:
                 run.cancel()
+
+    def leave(self, session: str) -> None:
+        """Stop the runs of a tab that was closed, unless another page takes them up soon."""
+        with self._lock:
+            left = [run for run in self._runs.values() if run.session == session and run.ended is None]
+
+        def stop() -> None:
+            for run in left:
+                if run.session == session:
+                    self.stop(run.id)
+
+        if left:
+            timer = threading.Timer(GRACE, stop)
+            timer.daemon = True
+            timer.start()
 
 
 @dataclass(frozen=True)
@@ -65,7 +126,9 @@ class GenerationSettings:
 
     params: SamplingParams
     thinking: bool = False
-    inspect: bool = False
+    tools: Sequence[Tool] = ()
+    stop_loops: bool = False  # end an answer that repeats itself
+    model: str = ""  # its name, for reports
 
 
 def answer(
@@ -78,20 +141,44 @@ def answer(
     """Append the answer to the conversation, and yield it each time there is more to show and once in its final state.
 
     The conversation's last message is the user's. ValueError or Busy, before anything is yielded, if the question is refused.
-    `keep` is called with the run's id and the recording of an inspected answer.
+    Functions that the model calls are run, and it is asked again with their results. `keep` is called with the run's id and the
+    recording of the answer.
     """
+    message = Message("assistant", "", id=run.id)
+    for left in reversed(range(MOST_CALLS)):
+        yield from _round(service, conversation, message, settings, run, keep, can_call=left > 0 and not run.stopped)
+        if message.finish != "calls":
+            break
+    yield message
+
+
+def _round(
+    service: Service,
+    conversation: Conversation,
+    message: Message,
+    settings: GenerationSettings,
+    run: Run,
+    keep: Callable[[str, Recording, SamplingParams], None],
+    can_call: bool,
+) -> Iterator[Message]:
+    """Let the model write until it ends its answer or calls functions, which sets finish to "calls"."""
     llm = service.llm
-    prompt = llm.chat_token_ids(conversation.for_model(), settings.thinking)
-    stream = service.stream(prompt, settings.params, settings.inspect)
-    message = Message("assistant", "", numbers={"prompt_tokens": len(prompt)})
+    prompt = llm.chat_token_ids(
+        conversation.for_model(), settings.thinking, [tool.schema() for tool in settings.tools] or None
+    )
+    inspect = settings.params.max_tokens is not None and settings.params.max_tokens * token_bytes(llm) <= MOST_RECORDED
+    stream = service.stream(prompt, settings.params, inspect)
+    message.numbers = {"prompt_tokens": len(prompt)}
+    message.finish = ""
     if settings.params.seed is not None:
         message.numbers["seed"] = settings.params.seed
-    conversation.messages.append(message)
-    recording = new_recording(llm.config, llm.precision, prompt, BUDGET) if settings.inspect else None
+    if conversation.messages[-1] is not message:
+        conversation.messages.append(message)
+    recording = new_recording(llm.config, llm.precision, prompt, BUDGET, settings.params) if inspect else None
     run.cancel = lambda: service.cancel(stream.request_id)
     if run.stopped:  # before there was anything to cancel
         run.cancel()
-    writer = _MessageWriter(message, settings.thinking, recording)
+    writer = _MessageWriter(message, settings, recording)
     try:
         yield message
         delta = None
@@ -102,29 +189,63 @@ def answer(
                     yield message
             elif writer.push(delta):
                 yield message
+            if writer.repeats and not writer.is_cut:
+                writer.is_cut = True
+                run.cancel()
     finally:
         stream.close()
-        writer.finish(run.stopped)
+        calls = writer.finish(run.stopped)
         if recording is not None and recording.count:
             label(recording, llm.tokenizer)
+            recording.about = {"model": settings.model, **recording.about}
             message.run = run.id
             keep(run.id, recording, settings.params)
-    yield message
+            _describe(message, recording)
+    if calls and can_call and settings.tools:
+        message.calls += [
+            {
+                "name": each.name,
+                "arguments": each.arguments,
+                "result": call_tool(settings.tools, each.name, each.arguments),
+            }
+            for each in calls
+        ]
+        message.content, message.finish = "", "calls"
+
+
+def token_bytes(llm: LLM) -> int:
+    """Bytes of one answer token's recording: 1 MB in the released model."""
+    return 8 * llm.config.num_hidden_layers * llm.config.index_topk
+
+
+def _describe(message: Message, recording: Recording) -> None:
+    """Note what was recorded, and how far back the answer was found."""
+    message.numbers["recorded_tokens"] = recording.count
+    story = recording.story
+    if story is not None and recording.is_quoted:
+        message.numbers["found_back"] = len(recording.prompt) + story.token - story.passage[0]
 
 
 class _MessageWriter:
     """Writes deltas into the message, with its measurements."""
 
-    def __init__(self, message: Message, thinking: bool, recording: Recording | None) -> None:
+    def __init__(self, message: Message, settings: GenerationSettings, recording: Recording | None) -> None:
         self._message = message
         self._recording = recording
-        self._parser = AnswerParser(thinking)
+        self._parser = AnswerParser(settings.thinking, [tool.schema() for tool in settings.tools])
+        self._has_tools = bool(settings.tools)
+        self._stop_loops = settings.stop_loops
+        self._written: list[int] = []  # the latest tokens
+        self._texts = ["", message.reasoning]  # content and reasoning with their marks
+        self._calls: list[ToolCall] = []
+        self.repeats = self.is_cut = False
         # Times by time.perf_counter; 0 stands for "not yet".
         self._started = time.perf_counter()
         self._first_token = self._last_token = 0.0
         self._shown = 0.0
+        self._first_read: tuple[float, int] | None = None  # when, and how many tokens
         self._tokens = 0
-        self._thinking_since = self._started if thinking else None
+        self._thinking_since = self._started if settings.thinking else None
 
     def push(self, delta: Delta) -> bool:
         """Add one delta. True if it is time to show the message again."""
@@ -133,6 +254,8 @@ class _MessageWriter:
             self._first_token = self._first_token or now
             self._last_token = now
             self._tokens += len(delta.token_ids)
+            self._written = [*self._written, *delta.token_ids][-3 * LONGEST_LOOP :]
+            self.repeats = self.repeats or (self._stop_loops and is_loop(self._written))
         if self._recording is not None and delta.selection is not None and delta.token_ids:
             self._recording.add(delta.token_ids[0], delta.selection)
         if delta.text:
@@ -147,24 +270,36 @@ class _MessageWriter:
 
     def read(self, tokens: int) -> bool:
         """Note how many of the prompt's tokens are computed. True if there is something new to show."""
-        before = self._message.numbers.get("read_tokens", 0)
-        self._message.numbers["read_tokens"] = tokens
+        numbers = self._message.numbers
+        before = numbers.get("read_tokens", 0)
+        numbers["read_tokens"] = tokens
+        if tokens > before > 0:
+            if self._first_read is None:
+                self._first_read = time.perf_counter(), int(before)
+            since, first = self._first_read
+            rate = (tokens - first) / max(time.perf_counter() - since, 1e-3)
+            numbers["seconds_left"] = round((numbers["prompt_tokens"] - tokens) / max(rate, 1e-3), 1)
         return tokens != before and not self._tokens
 
-    def finish(self, stopped: bool) -> None:
-        """Complete the message after the stream has ended, for whatever reason."""
+    def finish(self, stopped: bool) -> list[ToolCall]:
+        """Complete the message after the stream has ended, for whatever reason; return the functions that it calls."""
         self._add(self._parser.finish(is_cut=stopped or self._message.finish != "stop"))
         self._end_thinking()
         self._measure()
-        if stopped or not self._message.finish:
+        if self.is_cut:
+            self._message.finish = "loop"
+        elif stopped or not self._message.finish:
             self._message.finish = "abort"
+        return self._calls if self._message.finish == "stop" else []
 
     def _add(self, delta: AnswerDelta) -> None:
         if delta.content:
             self._end_thinking()
-        self._message.reasoning += delta.reasoning_content
+        self._calls += delta.tool_calls
         calls = "".join(f"\n\n```json\n{call.name}({call.arguments})\n```\n" for call in delta.tool_calls)
-        self._message.content += delta.content + calls
+        self._texts[0] += delta.content + ("" if self._has_tools else calls)
+        self._texts[1] += delta.reasoning_content
+        self._message.content, self._message.reasoning = (_MARKS.sub("", text) for text in self._texts)
 
     def _end_thinking(self) -> None:
         if self._thinking_since is not None:
@@ -188,3 +323,12 @@ class _MessageWriter:
         if completion.finish_reason == "error":
             log.error("an answer failed: %s", completion.error)
             self._message.error = PUBLIC_ERRORS.get(completion.error_code or "", FAILED)
+
+
+def is_loop(tokens: Sequence[int]) -> bool:
+    """Tell whether these tokens end in the same LOOP to LONGEST_LOOP tokens, three times in a row."""
+    for length in range(LOOP, min(LONGEST_LOOP, len(tokens) // 3) + 1):
+        block = tokens[-length:]
+        if block == tokens[-2 * length : -length] == tokens[-3 * length : -2 * length]:
+            return True
+    return False

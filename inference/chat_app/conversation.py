@@ -10,12 +10,14 @@ FORMAT = "deepseek-v32 conversation"
 VERSION = 1
 MAX_MESSAGES = 2_000
 MAX_FILES = 50  # of one message
+MAX_DEPTH = 100  # branches within branches
 MAX_CHARACTERS = 4_000_000  # of all texts together; 160K tokens are about 600,000
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NUMBERS = (
     *("time_to_first_token", "tokens_per_second", "cached_tokens", "prompt_tokens", "completion_tokens"),
     *("thinking_seconds", "kept_share", "seed", "read_tokens", "drafted_tokens"),
+    *("seconds_left", "recorded_tokens", "found_back"),
 )
 
 
@@ -25,19 +27,37 @@ def new_id() -> str:
 
 @dataclass
 class Message:
-    """One turn. `files` belongs to questions, the fields after it to answers."""
+    """One turn. `files` and the branches belong to questions, the fields after them to answers."""
 
     role: str  # user or assistant
     content: str
+    id: str = ""  # tells the turns of two tabs apart; of an answer, the id of its run
     files: list[dict[str, Any]] = field(default_factory=list)  # {name, text, tokens} each
+    # What stands, or stood, in place of this turn and all that follow, in order; `branch` is the place of this one among them.
+    branches: list[list["Message"]] = field(default_factory=list)
+    branch: int = 0
     reasoning: str = ""
     numbers: dict[str, float] = field(default_factory=dict)  # measurements, by the names in _NUMBERS
-    finish: str = ""  # the finish reason; "" while the answer grows
+    calls: list[dict[str, str]] = field(
+        default_factory=list
+    )  # {name, arguments, result} of functions, before the answer
+    finish: str = (
+        ""  # the finish reason, "loop" or "lost" (the server ended before the answer); "" while the answer grows
+    )
     error: str = ""  # one line, shown in place of the missing answer
     run: str = ""  # id of the answer's recording; "" if it was not recorded
 
     def to_json(self) -> dict[str, Any]:
-        return {key: value for key, value in vars(self).items() if value or key in ("role", "content")}
+        value = {key: value for key, value in vars(self).items() if value or key in ("role", "content")}
+        if self.branches:
+            value["branches"] = [[message.to_json() for message in branch] for branch in self.branches]
+        return value | ({"numbers": dict(self.numbers)} if self.numbers else {})
+
+    @property
+    def characters(self) -> int:
+        texts = (self.content, self.reasoning, *(file["text"] for file in self.files))
+        calls = sum(len(text) for call in self.calls for text in call.values())
+        return sum(map(len, texts)) + calls + sum(each.characters for branch in self.branches for each in branch)
 
 
 @dataclass
@@ -68,9 +88,8 @@ class Conversation:
         messages = value.get("messages", [])
         if not isinstance(messages, list) or len(messages) > MAX_MESSAGES:
             raise ValueError(f"messages is {_size(messages)}; expected a list of at most {MAX_MESSAGES}")
-        identifier = value.get("id")
         conversation = cls(
-            id=identifier if isinstance(identifier, str) and _ID.fullmatch(identifier) else new_id(),
+            id=_identifier(value, "id") or new_id(),
             title=_text(value, "title")[:200],
             system=_text(value, "system"),
             messages=[_message(index, message) for index, message in enumerate(messages)],
@@ -83,8 +102,19 @@ class Conversation:
 
     @property
     def characters(self) -> int:
-        files = sum(len(file["text"]) for message in self.messages for file in message.files)
-        return len(self.system) + sum(len(m.content) + len(m.reasoning) for m in self.messages) + files
+        return len(self.system) + sum(message.characters for message in self.messages)
+
+    def replace(self, place: int, messages: list[Message]) -> None:
+        """Put these messages in place of the turn at `place` and all that follow, which become a branch."""
+        tail, new = self.messages[place:], messages[0]
+        if any(not message.error for message in tail[1:]):  # there is an answer to keep
+            others, at = tail[0].branches, tail[0].branch
+            tail[0].branches, tail[0].branch = [], 0
+            new.branches = [*others[:at], tail, *others[at:]]
+            new.branch = len(new.branches)
+        else:
+            new.branches, new.branch = tail[0].branches, tail[0].branch
+        self.messages[place:] = messages
 
     def name(self) -> str:
         """Make a title from the first question."""
@@ -97,9 +127,19 @@ class Conversation:
     def for_model(self) -> list[dict[str, Any]]:
         """Return the messages in the format of OpenAI's API, without failed answers."""
         system = [{"role": "system", "content": self.system}] if self.system.strip() else []
-        return system + [
-            {"role": message.role, "content": with_files(message)} for message in self.messages if not message.error
-        ]
+        return system + [each for message in self.messages if not message.error for each in _for_model(message)]
+
+
+def _for_model(message: Message) -> list[dict[str, Any]]:
+    """A turn, with the functions that were called before an answer and their results."""
+    turns: list[dict[str, Any]] = []
+    for number, call in enumerate(message.calls):
+        named = {"id": str(number), "type": "function", "function": {key: call[key] for key in ("name", "arguments")}}
+        turns.append({"role": "assistant", "content": "", "tool_calls": [named]})
+        turns.append({"role": "tool", "tool_call_id": str(number), "content": call["result"]})
+    if message.role == "user" or message.content or not message.calls:
+        turns.append({"role": message.role, "content": with_files(message)})
+    return turns
 
 
 def with_files(message: Message) -> str:
@@ -111,14 +151,29 @@ def with_files(message: Message) -> str:
     return "".join(blocks) + message.content
 
 
-def _message(index: int, value: Any) -> Message:
+def _message(index: int, value: Any, depth: int = 0) -> Message:
     name = f"messages[{index}]"
+    if depth > MAX_DEPTH:
+        raise ValueError(f"{name} is a branch within {depth} others; expected at most {MAX_DEPTH}")
     if not isinstance(value, Mapping) or value.get("role") not in ("user", "assistant"):
         raise ValueError(f"{name} is {value!r:.50}; expected a message of role user or assistant")
     numbers = value.get("numbers", {})
-    run = value.get("run", "")
+    branches = [
+        [_message(place, each, depth + 1) for place, each in enumerate(branch)]
+        for branch in _list(value, "branches", name, MAX_MESSAGES)
+        if isinstance(branch, list) and branch
+    ]
+    place = value.get("branch", 0)
     return Message(
         role=value["role"],
+        id=_identifier(value, "id"),
+        branches=branches,
+        branch=place if isinstance(place, int) and 0 <= place <= len(branches) else 0,
+        calls=[
+            {key: _text(call, key, f"{name}.calls") for key in ("name", "arguments", "result")}
+            for call in _list(value, "calls", name)
+            if isinstance(call, Mapping)
+        ],
         content=_text(value, "content", name),
         files=[_file(file, name) for file in _list(value, "files", name)],
         reasoning=_text(value, "reasoning", name),
@@ -129,7 +184,7 @@ def _message(index: int, value: Any) -> Message:
         },
         finish=_text(value, "finish", name)[:20],
         error=_text(value, "error", name)[:500],
-        run=run if isinstance(run, str) and _ID.fullmatch(run) else "",
+        run=_identifier(value, "run"),
     )
 
 
@@ -141,6 +196,11 @@ def _file(value: Any, message: str) -> dict[str, Any]:
     return {"name": name, "text": _text(value, "text", message), "tokens": tokens if isinstance(tokens, int) else 0}
 
 
+def _identifier(value: Mapping[str, Any], key: str) -> str:
+    identifier = value.get(key, "")
+    return identifier if isinstance(identifier, str) and _ID.fullmatch(identifier) else ""
+
+
 def _text(value: Mapping[str, Any], key: str, owner: str = "conversation") -> str:
     text = value.get(key, "")
     if not isinstance(text, str):
@@ -148,10 +208,10 @@ def _text(value: Mapping[str, Any], key: str, owner: str = "conversation") -> st
     return text
 
 
-def _list(value: Mapping[str, Any], key: str, owner: str) -> list[Any]:
+def _list(value: Mapping[str, Any], key: str, owner: str, most: int = MAX_FILES) -> list[Any]:
     items = value.get(key, [])
-    if not isinstance(items, list) or len(items) > MAX_FILES:
-        raise ValueError(f"{owner}.{key} is {_size(items)}; expected a list of at most {MAX_FILES}")
+    if not isinstance(items, list) or len(items) > most:
+        raise ValueError(f"{owner}.{key} is {_size(items)}; expected a list of at most {most}")
     return items
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from functools import cache
 
-from ...model.demo.sample_chats import MOVING
+from ...model.demo.sample_chats import MOVING, READ
 from .conversation import Conversation, Message
 
 
@@ -14,8 +14,14 @@ class Example:
     conversation: Conversation  # its last message is the question
     thinking: bool = False  # the question needs two facts, so it is answered after a thought
 
+    @property
+    def is_long(self) -> bool:
+        """Tell whether it brings more text than a person would type."""
+        return sum(len(message.content) for message in self.conversation.messages) > 1_000
+
     def summary(self) -> dict[str, str]:
-        return {"title": self.title, "hint": self.hint}
+        """The card: its title, the question, and what it brings."""
+        return {"title": self.title, "hint": self.hint, "brings": "brings a long example" if self.is_long else ""}
 
 
 @cache
@@ -86,3 +92,9 @@ def _log() -> Example:
 def _told() -> Example:
     text = "The meeting is on Tuesday at 14:30 in room 204. Mr Okafor brings the plans. Where is the meeting?"
     return Example("Tell it something, then ask", text, Conversation(messages=[Message("user", text)]))
+
+
+def page_of_text() -> list[Message]:
+    """A message of some 600 tokens and its answer, to make a short conversation long enough for a selection."""
+    texts = [text for text, answer in MOVING if answer == READ][-2:]
+    return [Message("user", "\n\n".join(texts)), Message("assistant", READ, finish="stop")]

@@ -12,6 +12,7 @@ from ...model.selection_policy import SelectionPolicy, Span
 from ..completion import Completion
 from ..params import SamplingParams
 from ..recording import Recording
+from ..report.page import html_page
 from ..server.service.service import Busy, Service
 
 BUDGET = 512 << 20  # bytes of all recordings together
@@ -60,6 +61,11 @@ class Recordings:
         if recording is None or not 0 <= run_and_index[1] < recording.count:
             return None
         return recording.selection(run_and_index[1])
+
+    def report(self, run_id: Any) -> str | None:
+        """Return the recording as a page of one file, the same as the command line's."""
+        recording = self._get(run_id)
+        return html_page(recording) if recording else None
 
     def _get(self, run_id: Any) -> Recording | None:
         found = self.find(run_id)

@@ -1,13 +1,16 @@
 """The page's events: each takes what gradio sends, changes a conversation and returns what the page shows.
 
 The page holds the conversation and sends it with every event. So tabs cannot mix, a reload loses nothing, and a restarted
-server continues where it was. Whatever comes from the page is checked like any input.
+server continues where it was. Whatever comes from the page is checked like any input. An answer is computed in a thread of its
+own, which goes on while the page is reloaded.
 """
 
 import logging
 import secrets
+import threading
 from collections.abc import Iterator
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Any
 
 import gradio as gr
@@ -16,23 +19,27 @@ from ..params import SamplingParams
 from ..server.service.service import Busy, Service
 from .answering import FAILED, GenerationSettings, Run, Runs, answer
 from .conversation import MAX_CHARACTERS, Conversation, Message, new_id, with_files
-from .examples import examples
+from .examples import examples, page_of_text
 from .experiments import Experiments, Recordings
-from .markdown import to_html
+from .markdown import to_html, to_text
+from .tools import chosen_tools
 
 log = logging.getLogger(__name__)
 
 Value = dict[str, Any]  # the value of the log component
 Update = tuple[Any, Any, Any]  # new values of the log, the text box and the files
+FIRST_QUESTION = "The door code is 0042. What is the door code?"
 MAX_SEED = 2**48  # JavaScript's numbers hold it exactly
 
 
 class Handlers:
     """The handlers of the application. Everything that differs between tabs comes with the event."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, model: str = "", is_demo: bool = False) -> None:
+        """is_demo: the model copies what it was told, so its answers are text and not Markdown, and end when they repeat."""
         self.service = service
         self.llm = service.llm
+        self.model, self.is_demo = model, is_demo
         self.runs = Runs()
         self.recordings = Recordings()
         self.experiments = Experiments(service, self.recordings)
@@ -56,8 +63,9 @@ class Handlers:
     def retry(
         self, request: gr.Request, event: gr.EventData, value: Value, text: str, files: Any, system: str, *settings: Any
     ) -> Iterator[Update]:
-        """Answer a user's turn again, perhaps with its text edited; later turns are dropped. A `seed` in the event replaces the
-        one of the settings, so that the same answer can be sampled again."""
+        """Answer a user's turn again; what followed becomes a branch. In the event: `text`, an edited question; `seed`, in place of
+        the setting, to sample the same answer again; `thinking`, to think first; `pad`, to put a page of text before the
+        question."""
         data = event._data or {}
         try:
             conversation = _conversation(value)
@@ -66,9 +74,12 @@ class Handlers:
                 place -= 1
             if not 0 <= place < len(conversation.messages):
                 return
-            del conversation.messages[place + 1 :]
-            if isinstance(data.get("text"), str):
-                conversation.messages[place].content = data["text"]
+            question = conversation.messages[place]
+            text_now = data["text"] if isinstance(data.get("text"), str) else question.content
+            page = page_of_text() if data.get("pad") is True else []
+            for message in page:
+                message.id = new_id()
+            conversation.replace(place, [*page, Message("user", text_now, new_id(), question.files)])
             conversation.system = system or ""
             self._check_length(conversation, settings)
         except (ValueError, IndexError, TypeError) as error:
@@ -77,6 +88,8 @@ class Handlers:
         seed = data.get("seed")
         if isinstance(seed, int):
             settings = (*settings[:4], str(seed), *settings[5:])
+        if data.get("thinking") is True:
+            settings = (True, *settings[1:])
         yield from self._answer(value, conversation, None, settings, request)
 
     def example(self, request: gr.Request, event: gr.EventData, value: Value, *settings: Any) -> Iterator[Update]:
@@ -89,6 +102,24 @@ class Handlers:
         thinking, *others = settings
         yield from self._answer(value, conversation, "", (thinking or chosen[index].thinking, *others), request)
 
+    def settings(self, event: gr.EventData) -> Any:
+        """Give the controls the values that they had before the page was reloaded: those of `settings`, in the page's order."""
+        kept, defaults = (event._data or {}).get("settings"), self.defaults()
+        if not isinstance(kept, list) or len(kept) != len(defaults):
+            return tuple(defaults)
+
+        def fits(value: Any, default: Any) -> bool:
+            return isinstance(value, int | float if isinstance(default, float) else type(default))
+
+        return tuple(value if fits(value, default) else default for value, default in zip(kept, defaults, strict=True))
+
+    def defaults(self) -> list[Any]:
+        """Initial values: the draft, the system prompt, thinking, temperature, top p, the maximum length, the seed, the tools."""
+        limit, params = self.llm.limits.max_model_len, self.llm.default_params
+        if self.is_demo:
+            return [FIRST_QUESTION, "", False, 0.0, 1.0, min(160, limit // 4), "", []]
+        return ["", "", False, float(params.temperature), float(params.top_p), min(1024, limit // 4), "", []]
+
     def restore(self, event: gr.EventData) -> tuple[Any, str]:
         """Show a conversation from the browser's storage or from a file: (the log's value, its system prompt)."""
         data = event._data or {}
@@ -96,20 +127,32 @@ class Handlers:
             conversation = Conversation.from_json(data.get("conversation"))
         except ValueError as error:
             return _notice(error), gr.skip()
-        for message in conversation.messages[-1:]:
-            if message.role == "assistant" and not message.finish:
-                message.finish = "abort"  # the page was closed while the answer grew
-        return self._value(conversation), conversation.system
+        last = conversation.messages[-1] if conversation.messages else Message("user", "")
+        run = None if last.finish else self.runs.answering(conversation.id)
+        if run is not None and (last.role == "user" or last.id == run.id):
+            return run.value, gr.skip() if data.get("loading") else conversation.system
+        if last.role == "assistant" and not last.finish:
+            last.finish = "lost"  # with the server that computed it
+        # After a reload, the settings bring the system prompt, which may have been changed since.
+        return self._value(conversation), gr.skip() if data.get("loading") else conversation.system
+
+    def resume(self, request: gr.Request, event: gr.EventData) -> Iterator[Value]:
+        """Show an answer that goes on since before the page was reloaded."""
+        run_id = (event._data or {}).get("run")
+        run = self.runs.find(run_id) if isinstance(run_id, str) else None
+        if run is not None:
+            run.session = request.session_hash or ""
+            yield from run.follow()
 
     def stop(self, value: Value) -> None:
         """Stop the answer that the page shows."""
         run = value.get("running") if isinstance(value, dict) else None
         if isinstance(run, str):
-            self.runs.stop(run_id=run)
+            self.runs.stop(run)
 
     def leave(self, request: gr.Request) -> None:
-        """Stop the answers of a tab that was closed."""
-        self.runs.stop(session=request.session_hash or "")
+        """Stop the answers of a tab that was closed, unless it was only reloaded."""
+        self.runs.leave(request.session_hash or "")
 
     def count_tokens(self, text: Any) -> dict[str, int]:
         """Token count of a dropped file, for its label, and how many tokens a conversation may have."""
@@ -123,7 +166,8 @@ class Handlers:
 
     def _check_length(self, conversation: Conversation, settings: tuple[Any, ...]) -> None:
         """Raise ValueError for a conversation that the context cannot hold. Then the page keeps the question in its box."""
-        tokens = len(self.llm.chat_token_ids(conversation.for_model(), bool(settings[0])))
+        tools = [tool.schema() for tool in chosen_tools(settings[5])] or None
+        tokens = len(self.llm.chat_token_ids(conversation.for_model(), bool(settings[0]), tools))
         room = self.llm.limits.max_model_len - 1
         if tokens <= room:
             return
@@ -137,34 +181,40 @@ class Handlers:
         self, value: Value, conversation: Conversation, text: str | None, settings: tuple[Any, ...], request: gr.Request
     ) -> Iterator[Update]:
         """Yield views of the growing answer. `text` None leaves the text box and the files; any other value empties both."""
-        run = Run(request.session_hash or "")
+        run = Run(request.session_hash or "", new_id(), conversation.id)
         cleared: tuple[Any, Any] = (gr.skip(), gr.skip()) if text is None else ("", [])
         conversation.title = conversation.title or conversation.name()
+        run.show(self._value(conversation, run.id))
         self.runs.add(run)
+        threading.Thread(target=self._work, args=(run, conversation, settings), daemon=True).start()
+        for value in run.follow():
+            yield value, *cleared
+            cleared = gr.skip(), gr.skip()
+
+    def _work(self, run: Run, conversation: Conversation, settings: tuple[Any, ...]) -> None:
+        """Compute an answer, whoever follows it."""
         try:
-            generation = _generation_settings(settings)
-            yield self._value(conversation, run.id), *cleared
+            generation = replace(_generation_settings(settings), stop_loops=self.is_demo, model=self.model)
             for _ in answer(self.service, conversation, generation, run, self.recordings.keep):
-                yield self._value(conversation, run.id), gr.skip(), gr.skip()
+                run.show(self._value(conversation, run.id))
         except Exception as error:
             is_public = isinstance(error, ValueError | Busy)
             if not is_public:
                 log.exception("an answer failed")
             if conversation.messages[-1].role == "user":
-                conversation.messages.append(Message("assistant", ""))
+                conversation.messages.append(Message("assistant", "", run.id))
             conversation.messages[-1].error = str(error) if is_public else FAILED
             conversation.messages[-1].finish = "error"
         finally:
-            run.stopped = True
-            self.runs.remove(run)
-        yield self._value(conversation), gr.skip(), gr.skip()
+            run.show(self._value(conversation), ended=True)
 
     def _value(self, conversation: Conversation, running: str | None = None) -> Value:
         """Make the log's value. Its HTML always comes from the texts; HTML from a page is never shown."""
+        html = partial(_html, is_text=self.is_demo)
         return {
             "conversation": conversation.to_json(),
             "html": [
-                [_html(message.content), _html(message.reasoning)] if message.role == "assistant" else None
+                [html(message.content), html(message.reasoning)] if message.role == "assistant" else None
                 for message in conversation.messages
             ],
             "running": running,
@@ -177,6 +227,7 @@ class Handlers:
         return {
             "context": int(numbers.get("prompt_tokens", 0) + numbers.get("completion_tokens", 0)),
             "most_context": self.llm.limits.max_model_len,
+            "index_topk": self.llm.config.index_topk,
             "pages": stats.pages_used,
             "cached_pages": stats.pages_cached,
             "most_pages": self.llm.limits.page_count,
@@ -189,8 +240,8 @@ def _notice(error: Exception) -> Value:
 
 
 @lru_cache(maxsize=256)
-def _html(text: str) -> str:
-    return to_html(text) if text else ""
+def _html(text: str, is_text: bool) -> str:
+    return (to_text if is_text else to_html)(text) if text else ""
 
 
 def _conversation(value: Any) -> Conversation:
@@ -198,13 +249,13 @@ def _conversation(value: Any) -> Conversation:
 
 
 def _user_message(text: str, files: Any) -> Message:
-    message = {"role": "user", "content": text or "", "files": files or []}
+    message = {"role": "user", "id": new_id(), "content": text or "", "files": files or []}
     return Conversation.from_json({"messages": [message]}).messages[0]
 
 
 def _generation_settings(settings: tuple[Any, ...]) -> GenerationSettings:
     """Read the values of the page's controls, in their order. ValueError for a value out of range."""
-    thinking, temperature, top_p, max_tokens, seed, inspector = settings
+    thinking, temperature, top_p, max_tokens, seed, tools = settings
     text = str(seed or "").strip()
     if text and not text.isdecimal():
         raise ValueError(f"seed is {text!r}; expected a whole number, or nothing for a new seed each time")
@@ -214,4 +265,4 @@ def _generation_settings(settings: tuple[Any, ...]) -> GenerationSettings:
         max_tokens=int(max_tokens),
         seed=int(text) if text else secrets.randbelow(MAX_SEED),
     )
-    return GenerationSettings(params, bool(thinking), isinstance(inspector, dict) and bool(inspector.get("open")))
+    return GenerationSettings(params, bool(thinking), chosen_tools(tools))

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import gradio
 
 PAGE_TITLE = "DeepSeek-V3.2"
+DEMO = "demo model, 19 M parameters"
 
 
 def build_chat(service: Service, *, model: str = DEMO_NAME) -> "gradio.Blocks":
@@ -19,8 +20,9 @@ def build_chat(service: Service, *, model: str = DEMO_NAME) -> "gradio.Blocks":
     from .page import build_page
 
     llm = service.llm
-    corner = f"{model} · {llm.device.type} · {llm.precision}"
-    return build_page(Handlers(service), PAGE_TITLE, corner, is_demo=model == DEMO_NAME)
+    is_demo = model == DEMO_NAME
+    where = f"{model} · {llm.device.type} · {llm.precision}"
+    return build_page(Handlers(service, model, is_demo), PAGE_TITLE, f"{DEMO} · {where}" if is_demo else where)
 
 
 def mount_chat(app: "fastapi.FastAPI", service: Service, model: str = DEMO_NAME) -> None:

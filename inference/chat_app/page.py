@@ -11,10 +11,12 @@ import gradio as gr
 from ..report.page import inspector_script, inspector_style
 from .examples import examples
 from .handlers import Handlers
+from .tools import TOOLS
 
 ABOUT_DEMO = """<p>This small demo knows what you tell it here, and nothing else. Tell it facts in plain English sentences; \
-change them; paste a list, a table, a log. Then ask. It answers with the value, and quotes where it found it. For a question that \
-needs two facts, such as the phone number of a person's landlord, tick <b>Think first</b>.</p>"""
+change them; paste a list, a table, a log. Then ask. A fact and a question are ready below: press <b>Send</b>. For a question \
+that needs two facts, such as the phone number of a person's landlord, tick <b>Think first</b>.</p>"""
+TELL_SETTINGS = '(...values) => { document.dispatchEvent(new CustomEvent("dsa:settings", { detail: values })); }'
 STATIC = Path(__file__).resolve().parent / "static"
 SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif")
 MONOSPACE_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace")
@@ -37,10 +39,11 @@ def head() -> str:
     return f"<style>{inspector_style()}{_read('chat.css')}</style>"
 
 
-def build_page(handlers: Handlers, title: str, model: str, is_demo: bool) -> gr.Blocks:
-    """Build the page of one model; `model` is the text in its corner. is_demo: explain what the demo can answer."""
+def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
+    """Build the page of one model; `model` is the text in its corner."""
     records, trials = handlers.recordings, handlers.experiments
     limit = handlers.llm.limits.max_model_len
+    first_text, _, _, first_temperature, first_top_p, first_length, _, _ = handlers.defaults()
     private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     unqueued: dict[str, Any] = {**private, "queue": False}
     with Page(title=title, analytics_enabled=False, fill_width=True, fill_height=True) as blocks:
@@ -50,19 +53,21 @@ def build_page(handlers: Handlers, title: str, model: str, is_demo: bool) -> gr.
                 with gr.Accordion("Settings", open=False, elem_id="dsa-settings"):
                     system = gr.Textbox(label="System prompt", lines=2, max_lines=6, elem_id="dsa-system")
                     temperature = gr.Slider(
-                        0, 2, 1.0, step=0.05, label="Temperature", info="0 takes the most probable token"
+                        0, 2, first_temperature, step=0.05, label="Temperature", info="0 takes the most probable token"
                     )
-                    top_p = gr.Slider(0.05, 1, 0.95, step=0.01, label="Top p")
-                    max_tokens = gr.Slider(
-                        1, max(2, limit // 2), min(1024, limit // 4), step=1, label="Maximum length, tokens"
-                    )
+                    top_p = gr.Slider(0.05, 1, first_top_p, step=0.01, label="Top p")
+                    max_tokens = gr.Slider(1, max(2, limit // 2), first_length, step=1, label="Maximum length, tokens")
                     seed = gr.Textbox(label="Seed", placeholder="a new one each time", max_lines=1)
+                    tools = gr.CheckboxGroup(
+                        [tool.title for tool in TOOLS], label="Functions", elem_id="dsa-tools",
+                        info="Examples that the model may call: the weather in a few cities, one operation on two numbers",
+                    )  # fmt: skip
             with gr.Column(elem_id="dsa-main", min_width=0):
                 gr.HTML(_read("bar.html"), js_on_load=None, apply_default_css=False)
                 log = gr.HTML(
                     handlers.empty(),
-                    html_template=_read("log.html").replace("ABOUT", ABOUT_DEMO if is_demo else ""),
-                    js_on_load=_script("store.js", "log.js", "shell.js"),
+                    html_template=_read("log.html").replace("ABOUT", ABOUT_DEMO if handlers.is_demo else ""),
+                    js_on_load=_script("store.js", "log.js", "turns.js", "shell.js"),
                     apply_default_css=False,
                     elem_id="dsa-log",
                     examples=[example.summary() for example in examples(limit)],
@@ -77,36 +82,43 @@ def build_page(handlers: Handlers, title: str, model: str, is_demo: bool) -> gr.
                         server_functions=[_function(handlers.count_tokens)],
                     )
                     text = gr.Textbox(
-                        lines=1, max_lines=8, placeholder="Ask something, or drop a text file",
-                        show_label=False, container=False, elem_id="dsa-text",
+                        first_text, lines=1, max_lines=8, placeholder="Ask something, or add a text file",
+                        label="Message", show_label=False, container=False, elem_id="dsa-text",
                     )  # fmt: skip
                     with gr.Row(elem_id="dsa-actions"):
                         thinking = gr.Checkbox(False, label="Think first", elem_id="dsa-thinking", container=False)
                         gr.HTML(_read("attach.html"), js_on_load=None, apply_default_css=False)
                         send = gr.Button("Send", variant="primary", elem_id="dsa-send", min_width=0)
                         stop = gr.Button("Stop", elem_id="dsa-stop", min_width=0)
-                gr.HTML('<div id="dsa-meter"></div>', js_on_load=None, apply_default_css=False)
+                gr.HTML(_read("meter.html"), js_on_load=None, apply_default_css=False)
             with gr.Column(elem_id="dsa-inspector", min_width=0):
-                inspector = gr.HTML(
-                    {"open": False},
+                gr.HTML(
                     html_template=_read("inspector.html"),
-                    js_on_load=_script("panel.js", library=inspector_script()),
+                    js_on_load=_script("shade.js", "panel.js", library=inspector_script()),
                     apply_default_css=False,
                     server_functions=[
                         _function(method)
                         for method in (
-                            *(records.header, records.totals, records.selection),
+                            *(records.header, records.totals, records.selection, records.report),
                             *(trials.mass, trials.replay, trials.progress),
                         )
                     ],
                 )
-        settings = [thinking, temperature, top_p, max_tokens, seed, inspector]
+        settings = [thinking, temperature, top_p, max_tokens, seed, tools]
         outputs = [log, text, files]
+        once: dict[str, Any] = {"concurrency_limit": None, **private}
         for trigger in (text.submit, send.click):
-            trigger(handlers.send, [log, text, files, system, *settings], outputs, concurrency_limit=None, **private)
-        log.retry(handlers.retry, [log, text, files, system, *settings], outputs, concurrency_limit=None, **private)
-        log.example(handlers.example, [log, *settings], outputs, concurrency_limit=None, **private)
-        log.restore(handlers.restore, None, [log, system], **unqueued)
+            # "multiple": while an answer is written in one conversation, another one can ask.
+            trigger(handlers.send, [log, text, files, system, *settings], outputs, trigger_mode="multiple", **once)
+        log.retry(handlers.retry, [log, text, files, system, *settings], outputs, **once)
+        log.example(handlers.example, [log, *settings], outputs, **once)
+        log.resume(handlers.resume, None, log, trigger_mode="multiple", **once)
+        log.restore(handlers.restore, None, [log, system], trigger_mode="multiple", **unqueued)
+        # The browser keeps the draft and the settings, and gives them back after a reload.
+        kept: list[Any] = [text, system, *settings]
+        log.settings(handlers.settings, None, kept, **unqueued)
+        changes = [component.change for component in kept]
+        gr.on(changes, None, kept, None, js=TELL_SETTINGS, trigger_mode="always_last", **unqueued)
         stop.click(handlers.stop, [log], None, **unqueued)
         blocks.unload(handlers.leave)
     blocks.queue(default_concurrency_limit=None, api_open=False)

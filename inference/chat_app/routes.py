@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import secrets
 from collections.abc import MutableMapping
 from typing import Any
 
@@ -118,6 +119,8 @@ class Policy:
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
+        # With it a page notices that its server was started anew.
+        self._headers = {**HEADERS, "x-process": secrets.token_hex(8)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -136,7 +139,7 @@ class Policy:
                 theirs = [
                     (name, value) for name, value in message.get("headers", []) if name.decode().lower() not in HEADERS
                 ]
-                ours = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                ours = [(name.encode(), value.encode()) for name, value in self._headers.items()]
                 status = 404 if is_lookup and message["status"] == 500 else message["status"]
                 message = {**message, "status": status, "headers": [*theirs, *ours]}
             await send(message)

@@ -5,7 +5,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,19 +50,13 @@ def answer_file(
     if output is None:
         write = _print_json if as_json else _print_in_order(prompts)
         return _answer_all(load(), prompts, encoder, write, bar=not sys.stdout.isatty())
-    with closing(AnswerFile(output)) as answers:
+    answers = AnswerFile(output)
+    with answers.holding([json.dumps(prompt.id) for prompt in prompts]):
         unanswered = [prompt for prompt in prompts if not answers.has_answer(prompt)]
         if len(unanswered) < len(prompts):
             done = len(prompts) - len(unanswered)
             print(f"{done} of {len(prompts)} answers are in {output} already", file=sys.stderr)
-        try:
-            return (
-                _answer_all(load(), unanswered, encoder, lambda _, values: answers.append(values)) if unanswered else 0
-            )
-        except KeyboardInterrupt:
-            done = sum(map(answers.has_answer, prompts))
-            print(f"{done} of {len(prompts)} answers are in {output}; the same command goes on there", file=sys.stderr)
-            raise
+        return _answer_all(load(), unanswered, encoder, lambda _, values: answers.append(values)) if unanswered else 0
 
 
 def _print_json(index: int, values: dict[str, Any]) -> None:

@@ -9,7 +9,6 @@ import asyncio
 import secrets
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -48,18 +47,11 @@ def batch(
 ) -> None:
     """Answer a file of requests in OpenAI's batch format."""
     requests = read_requests(input_file)
-    with closing(Answers(output_file)) as answers:
+    answers = Answers(output_file)
+    with answers.holding([request.custom_id for request in requests]):
         unanswered = [request for request in requests if request.custom_id not in answers.done]
         print(f"{len(unanswered)} of {len(requests)} requests to answer", file=sys.stderr)
-        try:
-            failed = run(unanswered, answers, options, model_name) if unanswered else 0
-        except KeyboardInterrupt:
-            done = sum(request.custom_id in answers.done for request in requests)
-            print(
-                f"{done} of {len(requests)} answers are in {output_file}; the same command goes on there",
-                file=sys.stderr,
-            )
-            raise
+        failed = run(unanswered, answers, options, model_name) if unanswered else 0
     if failed:
         print(f"{failed} requests failed; their lines say why", file=sys.stderr)
         raise typer.Exit(1)

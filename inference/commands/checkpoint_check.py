@@ -17,6 +17,7 @@ from ...model.metadata import PAGE_SIZE
 from ...model.mtp import MTPTables
 from ...model.parallel.plan import Plan
 from ...model.parallel.shard import parameter_bytes
+from ..engine.offload_speed import OffloadSpeed, estimate_offload
 from ..engine.running.cache import bytes_per_page
 from ..engine.sizing import available_memory
 from ..params import SamplingParams
@@ -208,6 +209,15 @@ def cpu_row(config: ModelConfig, precision: Precision | None, mtp: MTPTables | N
     chosen, memory = precision or "exact", available_memory()
     weights = parameter_bytes(config, chosen, mtp=mtp)
     return _row("this CPU", config, chosen, mtp, memory, weights, int(CPU_FRACTION * (memory - weights)))
+
+
+def offload_speed(found: CheckpointFindings, precision: Precision | None, device: str, ranks: int) -> OffloadSpeed:
+    """Estimate what leaving the experts in the checkpoint's files needs and gives on `ranks` devices of this machine."""
+    config = found.config
+    assert config is not None
+    stored: Precision = "fp8" if config.weight_block is not None else "bf16"
+    chosen: Precision = precision or ("exact" if device == "cpu" else stored)
+    return estimate_offload(config, chosen, torch.device(device), ranks, found.mtp is not None, found.directory)
 
 
 def _row(

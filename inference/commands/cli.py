@@ -17,6 +17,8 @@ from .doctor import doctor
 from .generate import EXAMPLES as GENERATE_EXAMPLES
 from .generate import generate
 from .probe import probe
+from .score import EXAMPLES as SCORE_EXAMPLES
+from .score import score
 from .serve import chat, serve
 from .trace import compare, trace
 
@@ -81,6 +83,7 @@ EXAMPLES: dict[Callable[..., None], str] = {
     echo '{"custom_id":"1","url":"/v1/completions","body":{"prompt":"Hi"}}' \\
       > requests.jsonl
     """,
+    score: SCORE_EXAMPLES,
     convert: """
     deepseek-v32 convert --hf-ckpt-path WEIGHTS --save-path CONVERTED \\
       --n-experts 256 --model-parallel 8
@@ -113,6 +116,7 @@ EXAMPLES: dict[Callable[..., None], str] = {
 }
 # In the list of commands. The others' is the first sentence of their description.
 SHORT_HELP = {
+    score: "Score texts: log-probabilities and perplexity.",
     convert: "Write one file of weights for each rank.",
     manifest: "Write checksums.",
     doctor: "Print versions, devices and kernels, or check a checkpoint.",

@@ -58,7 +58,7 @@ def doctor(
     from . import checkpoint_check  # torch, which --help does not wait for
 
     report = examine(device, backend)
-    found, rows = None, []
+    found, rows, offload = None, [], None
     if model is not None:
         found = checkpoint_check.check_checkpoint(model, tensor_parallel_size or 1)
         rows = _memory(found, tensor_parallel_size, precision, gpu_memory)
@@ -67,6 +67,9 @@ def doctor(
             "checkpoint": {"directory": str(found.directory), "parts": parts, "problems": found.problems},
             "memory": [asdict(row) | {"fits": row.fits} for row in rows],
         }
+        if found.config is not None:
+            offload = checkpoint_check.offload_speed(found, precision, report["device"], tensor_parallel_size or 1)
+            report["offload"] = asdict(offload)
     if as_json:
         print(json.dumps(report, indent=2))
     else:
@@ -75,6 +78,7 @@ def doctor(
             lines += ["", *checkpoint_check.checkpoint_lines(found)]
             if found.config is not None:
                 lines += ["", *checkpoint_check.memory_lines(rows, found.config)]
+                lines += wrapped(f"With --offload experts: {offload}.", 2)
         print(visible("\n".join(lines), sys.stdout))
     if found is not None and (found.problems or not any(row.fits for row in rows)):
         raise typer.Exit(1)

@@ -2,7 +2,9 @@
 
 import json
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +99,18 @@ class JsonlLog:
             rest = rest[os.write(self._file, rest) :]
         if (key := self._key_if_done(record)) is not None:
             self.done.add(key)
+
+    @contextmanager
+    def holding(self, keys: Collection[str]) -> Iterator[None]:
+        """Close the file at the end of the block. After Ctrl-C, say how many of the `keys` it holds."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            done = sum(key in self.done for key in keys)
+            print(f"{done} of {len(keys)} answers are in {self._path}; the same command goes on there", file=sys.stderr)
+            raise
+        finally:
+            self.close()
 
     def close(self) -> None:
         status = os.fstat(self._file)

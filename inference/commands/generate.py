@@ -113,13 +113,17 @@ def generate(
         return
     encoder = PromptEncoder(sampling.params, thinking, system, raw, functions)
     if input_file is None:
-        answer_one(load(), prompts[0], encoder, as_json, inspect)
+        name = "deepseek-v3.2-demo" if options.model is None else options.model.resolve().name
+        answer_one(load(), prompts[0], encoder, as_json, inspect, name)
     elif answer_file(load, prompts, encoder, output, as_json or input_file.suffix == ".jsonl"):
         raise typer.Exit(1)
 
 
-def answer_one(llm: "LLM", prompt: Prompt, encoder: PromptEncoder, as_json: bool, inspect: Path | None) -> None:
-    """Stream one answer to standard output and everything else to standard error. `inspect`: file for what DSA selected."""
+def answer_one(
+    llm: "LLM", prompt: Prompt, encoder: PromptEncoder, as_json: bool, inspect: Path | None, model: str
+) -> None:
+    """Stream one answer to standard output and everything else to standard error. `inspect`: file for what DSA selected, in which
+    the model is called `model`."""
     token_ids, params = encoder.encode(llm, prompt)
     thinking = encoder.is_thinking(prompt)
     if as_json:
@@ -136,9 +140,10 @@ def answer_one(llm: "LLM", prompt: Prompt, encoder: PromptEncoder, as_json: bool
         from ..inspection import with_recording
         from ..report.page import write_report
 
-        completion = with_recording(llm.config, llm.precision, llm.tokenizer, token_ids, completion)
+        completion = with_recording(llm.config, llm.precision, llm.tokenizer, token_ids, completion, params)
         llm.measure(completion)
         assert completion.recording is not None
+        completion.recording.about = {"model": model, **completion.recording.about}
         write_report(inspect, [completion.recording])
         print(f"what DSA selected is in {inspect}", file=sys.stderr)
     if completion.finish_reason in ("abort", "error"):

@@ -1,7 +1,7 @@
 """Prompts of the command line: read from files, and turned into token ids and sampling parameters."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..llm import LLM
 
 
-SOURCES = ("prompt", "messages", "token_ids")
+SOURCES = {name: name for name in ("prompt", "messages", "token_ids")} | {"text": "prompt", "tokens": "token_ids"}
 OPTIONS = ("thinking", "tools")
 SAMPLING = tuple(field.name for field in fields(SamplingParams))
 
@@ -30,17 +30,18 @@ class Prompt:
     thinking: bool | None = None
     tools: list[Any] | None = None
     sampling: dict[str, Any] | None = None  # fields of SamplingParams that replace the command line's
+    answer: str | list[Any] | None = None  # to be scored: a text or token ids
 
 
-def read_prompts(path: Path) -> list[Prompt]:
+def read_prompts(path: Path, more: Sequence[str] = SAMPLING) -> list[Prompt]:
     """Read prompts: one JSON object on each line of a .jsonl file, or texts separated by blank lines in any other file.
 
-    The whole file is checked; ValueError names the file and the line.
+    The whole file is checked; ValueError names the file and the line. more: as in `parse_prompt`.
     """
     text = read_utf8(path)
     if path.suffix == ".jsonl":
         prompts = [
-            _from_json(line, number, f"{path}, line {number}")
+            parse_prompt(line, number, f"{path}, line {number}", more)
             for number, line in enumerate(text.split("\n"), 1)
             if line.strip()
         ]
@@ -71,23 +72,25 @@ def read_tools(path: Path) -> list[dict[str, Any]]:
     return tools
 
 
-def _from_json(line: str, number: int, place: str) -> Prompt:
+def parse_prompt(line: str, number: int, place: str, more: Sequence[str] = SAMPLING) -> Prompt:
+    """Read a line of a .jsonl file. more: keys that it may have next to those of a prompt. ValueError, which names the place."""
     try:
         values = parse_object(line.encode())
     except ValueError as error:
         raise ValueError(f"{place}: {error}; expected a JSON object") from None
-    unknown = set(values) - {"id", *SOURCES, *OPTIONS, *SAMPLING}
-    if unknown:
-        raise ValueError(
-            f"{place}: key is {min(unknown)!r}; expected one of id, {', '.join(SOURCES + OPTIONS + SAMPLING)}"
-        )
+    known = ("id", *SOURCES, *OPTIONS, *more)
+    if unknown := set(values) - set(known):
+        raise ValueError(f"{place}: key is {min(unknown)!r}; expected one of {', '.join(known)}")
     given = [source for source in SOURCES if source in values]
     if len(given) != 1:
         raise ValueError(f"{place} has {' and '.join(given) or 'no prompt'}; expected one of {', '.join(SOURCES)}")
-    [source] = given
+    [name] = given
+    content, source, answer = values[name], SOURCES[name], values.get("answer")
     kind = str if source == "prompt" else list
-    if not isinstance(values[source], kind):
-        raise ValueError(f"{place}: {source} is {values[source]!r:.50}; expected a {kind.__name__}")
+    if not isinstance(content, kind):
+        raise ValueError(f"{place}: {name} is {content!r:.50}; expected a {kind.__name__}")
+    if not isinstance(answer, str | list | None):
+        raise ValueError(f"{place}: answer is {answer!r:.50}; expected a str or a list")
     own = values.get("id", number)
     if isinstance(own, bool) or not isinstance(own, str | int):
         raise ValueError(f"{place}: id is {own!r:.50}; expected text or an integer")
@@ -96,7 +99,14 @@ def _from_json(line: str, number: int, place: str) -> Prompt:
         SamplingParams(**sampling)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{place}: {error}") from None
-    return Prompt(own, place, values[source], source, values.get("thinking"), values.get("tools"), sampling)
+    return Prompt(own, place, content, source, values.get("thinking"), values.get("tools"), sampling, answer)
+
+
+def plain_tokens(llm: "LLM", prompt: Prompt) -> Sequence[int]:
+    """A prompt's token ids, without the chat format around a text. ValueError for a prompt that cannot be encoded."""
+    if prompt.source == "messages":
+        return llm.chat_token_ids(prompt.content, prompt.thinking or False, prompt.tools)
+    return llm.requests.token_ids(prompt.content)
 
 
 class PromptEncoder:

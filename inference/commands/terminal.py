@@ -228,7 +228,8 @@ def answer_bar(total: int, shown: bool = True) -> Iterator[AnswerProgress]:
 
         def show(answers: int, read: int, written: int) -> None:
             seconds = bar.tasks[0].elapsed or 0
-            speed = f"{read / seconds:,.0f} tokens/s read, {written / seconds:,.0f} written" if seconds else ""
+            speed = f"{read / seconds:,.0f} tokens/s read" if seconds else ""
+            speed += f", {written / seconds:,.0f} written" if seconds and written else ""
             bar.update(task, completed=answers, speed=speed)
 
         yield show

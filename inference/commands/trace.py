@@ -1,7 +1,9 @@
 """`deepseek-v32 trace` and `compare`: record every stage of a forward pass, and find where two records differ."""
 
 import json
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,9 +11,11 @@ import typer
 
 from .loading import demo_path
 from .options import ModelOptions, with_options
+from .prompts import Prompt, plain_tokens, read_prompts
 
 if TYPE_CHECKING:
     from ..conformance.compare import Report
+    from ..llm import LLM
 
 
 @with_options
@@ -25,6 +29,14 @@ def trace(
             "--tokens", help="A file of token ids instead: a JSON array, or numbers separated by spaces or lines."
         ),
     ] = None,
+    input_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--input-file",
+            help='A .jsonl file instead: {"text": "…"} in each line, or tokens or messages, and optionally id. The texts run '
+            "together; the trace of each is in a folder of --out with the name of its id.",
+        ),
+    ] = None,
     layers: Annotated[
         str | None,
         typer.Option(
@@ -35,30 +47,58 @@ def trace(
         int | None, typer.Option("--chunk", min=1, help="Tokens in a step. Default: as many as a step can hold.")
     ] = None,
 ) -> None:
-    """Record every stage of a forward pass over a text. docs/conformance.md lists the stages."""
+    """Record every stage of a forward pass over a text, or over several. docs/conformance.md lists the stages."""
     from ...model.checkpoint.manifest import find_manifest, hash_file
+    from ..conformance.tracer import trace_prompts
     from ..trace import check_target
 
-    if (prompt is None) == (tokens is None):
-        given = "both are given" if prompt is not None else "neither is given"
-        raise ValueError(f"--prompt and --tokens: {given}; expected one of them")
-    check_target(out)
-    ids = None if tokens is None else read_tokens(tokens)
+    given = {"--prompt": prompt, "--tokens": tokens, "--input-file": input_file}
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) != 1:
+        raise ValueError(f"the text is {' and '.join(names) or 'missing'}; expected one of {', '.join(given)}")
+    if input_file is not None:
+        texts = read_prompts(input_file, more=())
+        targets = _folders(out, texts)
+    else:
+        texts, targets = [Prompt(1, names[0], prompt)], [out]
+        if tokens is not None:
+            texts = [Prompt(1, names[0], read_tokens(tokens), "token_ids")]
+    for target in targets:
+        check_target(target)
     chosen = None if layers is None else read_layers(layers)
-    llm = options.load(needs_text=prompt is not None, reuse_pages=False)
-    if ids is None:
-        assert llm.tokenizer is not None and prompt is not None
-        if not prompt:
-            raise ValueError("--prompt is empty; expected at least 1 character")
-        ids = llm.tokenizer.encode_prompt(prompt)
-    found = llm.trace(ids, chosen, chunk)
+    llm = options.load(needs_text=any(text.source != "token_ids" for text in texts), reuse_pages=False)
+    ids = [_checked_tokens(llm, text) for text in texts]
     directory = options.model or demo_path()
     manifest = find_manifest(directory)
     name = {"directory": directory.name, "manifest": None if manifest is None else hash_file(manifest.path)}
-    found.manifest |= {"checkpoint": name, "device": str(llm.device), "backend": options.backend}
-    found.save(out)
-    size = sum(tensor.nbytes for tensor in found.stages.values())
-    print(f"{out}: {len(found.stages)} stages of {len(ids)} tokens, {size / 1e6:.1f} MB", file=sys.stderr)
+    with llm.driver.engine() as engine:
+        for target, tokens_of, found in zip(targets, ids, trace_prompts(engine, ids, chosen, chunk), strict=True):
+            found.manifest |= {"checkpoint": name, "device": str(llm.device), "backend": options.backend}
+            found.save(target)
+            size = sum(tensor.nbytes for tensor in found.stages.values())
+            print(
+                f"{target}: {len(found.stages)} stages of {len(tokens_of)} tokens, {size / 1e6:.1f} MB", file=sys.stderr
+            )
+
+
+def _folders(out: Path, texts: Sequence[Prompt]) -> list[Path]:
+    """Make the directory of several traces; return a folder in it for each text. ValueError for an id that names none."""
+    out.mkdir(exist_ok=True)
+    names = [str(text.id) for text in texts]
+    for number, (text, name) in enumerate(zip(texts, names, strict=True)):
+        if not re.fullmatch(r"\w[\w.-]{0,99}", name) or name in names[:number]:
+            raise ValueError(
+                f"{text.place}: id is {text.id!r:.100}; expected a folder's name of its own: letters, digits and ._-"
+            )
+    return [out / name for name in names]
+
+
+def _checked_tokens(llm: "LLM", text: Prompt) -> Sequence[int]:
+    """A text's token ids. ValueError, which names its place, if there are none or too many."""
+    try:
+        return llm.requests.from_tokens(plain_tokens(llm, text), min_new_tokens=0).prompt
+    except ValueError as error:
+        raise ValueError(f"{text.place}: {error}") from None
 
 
 def read_tokens(path: Path) -> list[int]:

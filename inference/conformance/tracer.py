@@ -20,11 +20,10 @@ from ...model.metadata import Selection, context_slots
 from ...model.stages import Rows, Values, traced
 from ...model.transformer import Transformer
 from ..engine.engine import Engine
-from ..engine.request import Request
 from ..engine.running.inputs import Inputs
 from ..engine.running.observer import Plan, StepObserver
 from ..engine.running.runner import Runner
-from ..engine.running.scoring import prompt_steps, raise_observed
+from ..engine.running.scoring import Text, prompt_steps, raise_observed
 from ..engine.sampling.sampler import draft_noise
 from ..engine.scheduling.batch import Batch
 from ..engine.step import Choices, Step
@@ -142,6 +141,10 @@ class Tracer(StepObserver):
         given = {"precision": self.model.compute.precision, "config": config}
         return Trace(assembled, {**given, "rows": partial, "versions": versions()})
 
+    def forget(self, request_id: int) -> None:
+        """Free the memory of a request's stages."""
+        self._parts.pop(request_id, None)
+
     def _expand(self, stages: dict[str, torch.Tensor]) -> None:
         """Add each head's keys and values, which the absorbed form of attention does not compute."""
         blocks = [*self.model.layers, *([] if self.model.mtp is None else [self.model.mtp.block])]
@@ -177,29 +180,39 @@ def tracing(engine: Engine, layers: Iterable[int] | None = None, forced: bool = 
             engine.drain()
 
 
-def trace_tokens(
-    engine: Engine, token_ids: Sequence[int], layers: Iterable[int] | None = None, chunk: int | None = None
-) -> Trace:
-    """Every stage of a forward pass over the tokens, `chunk` tokens a step. ValueError as `RequestMaker`."""
-    request: Request = engine.requests.from_tokens(token_ids, min_new_tokens=0)
-    count = len(request.tokens)
-    size = min(count, engine.limits.max_batch_tokens) if chunk is None else chunk
+def trace_prompts(
+    engine: Engine,
+    prompts: Iterable[Sequence[int]],
+    layers: Iterable[int] | None = None,
+    chunk: int | None = None,
+) -> Iterator[Trace]:
+    """Every stage of a forward pass over each prompt's tokens, in their order: as many together as `chunk` tokens a step hold.
+
+    chunk: by default the engine's max_batch_tokens. ValueError as `RequestMaker`.
+    """
+    size = engine.limits.max_batch_tokens if chunk is None else chunk
     if size < 1:
         raise ValueError(f"chunk is {size}; expected at least 1")
+    requests = [engine.requests.from_tokens(prompt, min_new_tokens=0) for prompt in prompts]
+    texts = [Text(request, len(request.tokens)) for request in requests]
     with tracing(engine, layers, forced=True) as tracer:
         drafts = 0 if engine.runner.max_draft_tokens else None  # 0: with the stages of the draft layer
-        with closing(prompt_steps(engine, request, count, size, draft_tokens=drafts)) as steps:
-            for step in steps:
+        with closing(prompt_steps(engine, texts, size, draft_tokens=drafts)) as steps:
+            for step, in_step in steps:
                 if drafts is not None:
                     step.draft(_given_tokens(step))
-                raise_observed(engine, request)
-    return tracer.trace(request.id, count)
+                for text in sorted(in_step, key=lambda text: text.request.id):
+                    raise_observed(engine, text.request)
+                    if not text.remaining:
+                        yield tracer.trace(text.request.id, text.count)
+                        tracer.forget(text.request.id)
 
 
 def _given_tokens(step: Step) -> Choices:
     """Return the text's token after each row of the step, for the draft layer; 0 after the last one."""
-    [request], [start], [count] = step.batch.requests, step.batch.starts, step.batch.counts
-    device = step.logits.device
-    following = [*request.tokens[start + 1 : start + count + 1], 0][:count]
+    batch, device = step.batch, step.logits.device
+    following: list[int] = []
+    for request, start, count in zip(batch.requests, batch.starts, batch.counts, strict=True):
+        following += [*request.tokens[start + 1 : start + count + 1], 0][:count]
     zeros = torch.zeros(len(step.requests), dtype=torch.int64, device=device)
     return Choices(torch.tensor(following, device=device), zeros, draft_noise(step.requests, device))

@@ -64,7 +64,8 @@ class LeadingRunner:
                     "decodes": batch.decodes,
                     "draft_tokens": batch.draft_tokens,
                     "draft_entries": batch.draft_entries,
-                    "inspect": recorder is not None and recorder.is_active,
+                    "takes_logits": batch.take_logits is not None,
+                    "inspect": recorder is not None,
                     "plans": [len(plan) for plan in plans],  # arrays of each observer, after the batch's
                 }
                 self._job.broadcast(MessageKind.STEP, header, [*update, *chain.from_iterable(plans)])
@@ -105,7 +106,7 @@ def load_on_all_ranks(job: Leader | None, source: ModelSource, progress: Progres
         raise ArgumentError("tensor_parallel_size", job.size, f"at most {count}, the number of GPUs")
     # Before the other ranks begin to load: an error here is the caller's, not the end of the job.
     ranks, synthetic = job.size if job else 1, source.directory is None
-    check_fits(source.config, source.precision, device, ranks, source.mtp, synthetic, source.offload)
+    check_fits(source.config, source.precision, device, ranks, source.mtp, synthetic, source.offload, source.directory)
     if job is None:
         return source.load(device, None, progress)
     job.has_model = True

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from itertools import islice
 from typing import NoReturn
 
@@ -83,6 +84,8 @@ class Worker:
             count = len(BatchUpdate._fields)
             update = BatchUpdate(*arrays[:count])
             batch = self._batches.decode(update, values["decodes"], values["draft_tokens"], values["draft_entries"])
+            if values["takes_logits"]:
+                batch = replace(batch, take_logits=lambda logits: None)
             rest = iter(arrays[count:])
             plans = [tuple(islice(rest, length)) for length in values["plans"]]
             broadcast_sampled_tokens(batch, self._runner)

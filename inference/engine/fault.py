@@ -1,6 +1,7 @@
-"""Reports of faults: one line to the caller of the request that ends, and a traceback to the log."""
+"""Faults and their reports: one line to the caller of the request that ends, and a traceback to the log."""
 
 import logging
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the command line's --help does not wait for torch
@@ -44,3 +45,12 @@ def device_fault(device: "torch.device") -> str | None:
         except Exception as error:  # of a type that depends on the version of torch
             return first_line(error)
     return None
+
+
+def check_process(process: int) -> None:
+    """RuntimeError in a forked copy of `process`: the threads that compute and those that run an engine are not copied."""
+    if os.getpid() != process:
+        raise RuntimeError(
+            f"LLM is used in process {os.getpid()}, a fork of {process}, which made it; expected the process that made it: "
+            "make another in the child, and start the child by spawn"
+        )

@@ -15,6 +15,7 @@ from ...model.mtp import MTPTables
 from ...model.parallel.shard import parameter_bytes
 from ...model.transformer import Transformer
 from ..config import CacheBudget, EngineConfig, Limits, most_rows
+from .offload_speed import estimate_offload
 from .running.cache import bytes_per_page
 from .running.decode_graph import batch_buckets, context_buckets
 from .running.selection import most_bytes
@@ -143,11 +144,13 @@ def check_fits(
     mtp: bool = False,
     synthetic: bool = False,
     offload: bool = False,
+    directory: Path | None = None,
 ) -> None:
     """ValueError, with the numbers and what would help, if the weights and one page of cache need more memory than is free.
 
     Called before anything is loaded. `ranks` processes share the model: on GPUs each has its own memory, on CPUs all of them take
-    from the machine's. mtp: with the MTP layer, whose tables are taken to be the main model's.
+    from the machine's. mtp: with the MTP layer, whose tables are taken to be the main model's. directory: of a checkpoint, to say
+    what leaving its experts there would need and give.
     """
     device = torch.device(device)
     on_gpu = device.type == "cuda"
@@ -173,6 +176,10 @@ def check_fits(
     smallest = sum(needed(8 if on_gpu else ranks, "fp8", False)) / _GIB
     form = f"--precision fp8{' --tensor-parallel-size 8' * on_gpu}{' --speculative-tokens 0' * mtp}"
     advice = f"use {' or '.join(ways)}" if ways else f"its smallest form, {form}, takes {smallest:.1f} GiB"
+    if directory is not None and not offload:
+        speed = estimate_offload(config, precision, device, ranks, mtp, directory)
+        if (1 if on_gpu else ranks) * speed.residents + page <= free:
+            advice += f"; with --offload experts {speed}"
     layers = f"{config.num_hidden_layers} layers{' and the MTP layer' if mtp else ''}"
     raise ValueError(
         f"{part} takes {weights / _GIB:.1f} GiB of weights in {precision} precision ({layers}) "

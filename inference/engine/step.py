@@ -188,13 +188,13 @@ class Step(ABC):
     def _draft(self, choices: Choices | None) -> None:
         """Draft on this rank. choices: None: the step's own."""
 
-    @abstractmethod
     def _likeliest_choices(self) -> Choices:
-        """Choices of the tokens that the graph has found."""
+        """Choices of the tokens that the graph has found, of a step with a graph."""
+        raise NotImplementedError
 
-    @abstractmethod
     def _sample_in_graph(self) -> Sampled:
         """Sample in a graph and stage the tokens, without waiting for the device. Raises what a grammar raises."""
+        raise NotImplementedError
 
     def _may_sample_in_graph(self) -> bool:
         if self.batch.draft_counts or self.batch.draft_tokens is not None:

@@ -1,8 +1,4 @@
-"""Steps before the first request.
-
-The largest step that the limits allow is run to measure its memory and to warm kernels up. Then the CUDA graphs of small steps with
-drafts are captured, so that no answer waits for them.
-"""
+"""Steps before the first request: the largest one measures memory and warms kernels up; small ones are captured as CUDA graphs."""
 
 import logging
 from dataclasses import replace

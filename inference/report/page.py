@@ -9,7 +9,14 @@ from ..recording import Recording
 
 STATIC = Path(__file__).resolve().parent / "static"
 # Concatenated in this order into one scope.
-SCRIPTS = ("inspector_text.js", "inspector_plots.js", "inspector_numbers.js", "inspector_experiment.js", "inspector.js")
+SCRIPTS = (
+    "inspector_text.js",
+    "inspector_steps.js",
+    "inspector_plots.js",
+    "inspector_numbers.js",
+    "inspector_experiment.js",
+    "inspector.js",
+)
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">

@@ -57,6 +57,7 @@ _BLOCKS = ("function_calls", "tool_calls")  # the second is V4's name, which mod
 # The rest of a mark. Quoted values may hold any character.
 _MARK_REST = re.compile(r'(?P<word>\w*)(?P<attributes>(?:"[^"]*"|[^"<>])*)>')
 _NO_MARK = re.compile(r'\w*(?:"[^"]*"|[^"<>])*<')
+_MOST_SPACE = 64  # characters before a repeated <think>
 _LONGEST_MARK = 1024  # characters; longer text is not a mark
 _ATTRIBUTE = re.compile(r"""(\w+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'/>]+))""")
 
@@ -157,9 +158,10 @@ class AnswerParser:
         """Read the beginning of the reasoning. An answer may repeat the <think> that ends the prompt."""
         self._held += text
         begun = self._held.lstrip()
-        if THINK.startswith(begun) and begun != THINK:
+        may_begin = len(self._held) - len(begun) <= _MOST_SPACE
+        if may_begin and THINK.startswith(begun) and begun != THINK:
             return ""
-        rest = begun.removeprefix(THINK) if begun.startswith(THINK) else self._held
+        rest = begun.removeprefix(THINK) if may_begin and begun.startswith(THINK) else self._held
         self._read, self._held = self._read_text, ""
         return rest
 
@@ -215,7 +217,7 @@ class AnswerParser:
         if word == "parameter" and is_closing:
             self._call.add(self._doubtful + begun.removesuffix(_CLOSE))
             self._end_value()
-        elif word == "parameter" and _attributes(mark).keys() >= {"name", "string"}:
+        elif word == "parameter" and "name" in _attributes(mark):
             rest = self._doubtful + begun + held
             self._end_value()
         elif word == "invoke" or word in _BLOCKS:
@@ -332,7 +334,7 @@ class AnswerParser:
         """Add text to the reasoning or the content. White space after a mark waits for what follows it."""
         if self._after_mark:
             self._gap += text
-            if not self._gap.strip():
+            if not text.strip():
                 return
             text, self._gap, self._after_mark, self._after_call = self._gap, "", False, False
         self._emit(text)

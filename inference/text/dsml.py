@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...kernels.errors import ArgumentError
 from .schemas import alternatives, inlined
 from .tokenizer import DSML, END_THINK, THINK, Special
 
@@ -91,23 +92,15 @@ def call_pieces(calls: Sequence[tuple[str, Sequence[tuple[str, str, bool]]]]) ->
     return [*pieces, *control(CLOSE_CALLS)]
 
 
+MOST_CHARACTERS = 2**18  # of a grammar or a schema: compiled, it takes some hundred times as much memory
 _ANY_NAME = r'/[^"<>\n]{1,64}/'
 _LONGEST_COUNTED = 2000  # characters: an automaton counts them one by one
 _ANNOTATIONS = {"$schema", "$id", "$comment", "$defs", "definitions", "title", "description", "default", "examples"}
 # Keywords that say something about all arguments together.
 _WHOLE = {
-    "anyOf",
-    "oneOf",
-    "allOf",
-    "not",
-    "if",
-    "enum",
-    "const",
-    "patternProperties",
-    "propertyNames",
-    "minProperties",
+    *("anyOf", "oneOf", "allOf", "not", "if", "enum", "const", "patternProperties", "propertyNames", "minProperties"),
+    *("maxProperties", "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedProperties"),
 }
-_WHOLE |= {"maxProperties", "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedProperties"}
 _ROOT = "whole-schema"  # its name among the definitions of a part
 _WRITABLE = re.compile(r'[^"<>]+')
 
@@ -151,7 +144,7 @@ class _Rules:
     def __init__(self, control: str) -> None:
         self.lines: list[str] = []
         self._control = control
-        self._count = 0
+        self._count = self._characters = 0
 
     def mark(self, rest: str, closing: bool | None) -> str:
         """Write a mark of the format. `closing` None: its first character is already written."""
@@ -159,6 +152,9 @@ class _Rules:
 
     def add(self, rule: str) -> str:
         self._count += 1
+        self._characters += len(rule)
+        if self._characters > MOST_CHARACTERS:
+            raise ArgumentError("parameters", f"more than {MOST_CHARACTERS} characters", "fewer, as a grammar", "has")
         self.lines.append(f"r{self._count}: {rule}")
         return f"r{self._count}"
 
@@ -264,8 +260,7 @@ def _any_text(schema: Mapping[str, Any]) -> str:
 def _json_schema(schema: Mapping[str, Any], root: Mapping[str, Any], lenient: bool) -> str:
     """The schema in one line. root: the schema of which it is a part; its references lead there."""
     style = {"whitespace_pattern": r"[ \n\t]{0,20}", "lenient": lenient}
-    text = json.dumps(schema)
-    if root and '"$ref"' in text:
+    if root and '"$ref"' in json.dumps(schema):
         own = {key: value for key, value in root.items() if key != "$id"}
         schema = _moved({**schema, "$defs": {_ROOT: own}})
     return json.dumps({**schema, "x-guidance": style})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...kernels.errors import ArgumentError
-from .dsml import call_grammar
+from .dsml import MOST_CHARACTERS, call_grammar
 from .schemas import has_end, inlined
 from .tokenizer import END_THINK, Tokenizer
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 
 KINDS = ("json", "json_object", "regex", "choice", "grammar")
-# Characters of a description: a compiled grammar takes some hundred times as much memory.
-_MOST_CHARACTERS = 2**18
 # Characters of one text or pattern in it: the automaton of a literal takes about 2 µs a character to make a mask.
 _LONGEST_LITERAL = 4096
 # Keywords of schemas that hold texts and patterns, and keywords whose objects have free names.
@@ -81,9 +79,9 @@ class StructuredOutputsParams:
             raise ArgumentError(
                 f"structured_outputs.{kind}", f"a text of {longest} characters", f"at most {_LONGEST_LITERAL}", "has"
             )
-        if len(text) > _MOST_CHARACTERS:
+        if len(text) > MOST_CHARACTERS:
             raise ArgumentError(
-                f"structured_outputs.{kind}", f"{len(text)} characters", f"at most {_MOST_CHARACTERS}", "has"
+                f"structured_outputs.{kind}", f"{len(text)} characters", f"at most {MOST_CHARACTERS}", "has"
             )
         return kind, text
 
@@ -102,8 +100,8 @@ def check_function(function: Mapping[str, Any]) -> None:
     if isinstance(parts := whole.get("allOf", []), list):
         whole["allOf"] = [*parts, {"type": "object"}]
     text = _dump(whole)
-    if len(text) > _MOST_CHARACTERS:
-        raise ArgumentError("parameters", f"{len(text)} characters", f"at most {_MOST_CHARACTERS}", "has")
+    if len(text) > MOST_CHARACTERS:
+        raise ArgumentError("parameters", f"{len(text)} characters", f"at most {MOST_CHARACTERS}", "has")
     for grammar in (LLMatcher.grammar_from_json_schema(text), call_grammar([function], 0)):
         if error := LLMatcher.validate_grammar(grammar):
             error = re.sub(r"^at \d+\(\d+\): ", "", _one_line(error))

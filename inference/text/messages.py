@@ -333,8 +333,11 @@ def _adjoined(turns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     An assistant's text between them belongs to the turn that calls: the model wrote it after its calls.
     """
     ordered: list[dict[str, Any]] = []
+    called: set[str] = set()  # ids of calls so far
     for turn in turns:
-        place = _place(ordered, turn) if turn["role"] == "tool" else len(ordered)
+        called |= {str(call.get("id")) for call in turn.get("tool_calls") or ()}
+        answers = str(turn.get("tool_call_id")) if turn["role"] == "tool" else None
+        place = _place(ordered, answers) if answers is not None and answers in called else len(ordered)
         between = ordered[place:]
         while between and between[0]["role"] == "assistant" and not between[0].get("tool_calls"):
             said = between.pop(0)
@@ -346,16 +349,14 @@ def _adjoined(turns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return ordered
 
 
-def _place(turns: Sequence[Message], result: Message) -> int:
-    """Return the place of a result after its call and earlier results; the end if no call has its id."""
-    wanted = result.get("tool_call_id")
-    for index in range(len(turns) - 1, -1, -1):
-        if wanted is not None and any(call.get("id") == wanted for call in turns[index].get("tool_calls") or ()):
-            index += 1
-            while index < len(turns) and turns[index]["role"] == "tool":
-                index += 1
-            return index
-    return len(turns)
+def _place(turns: Sequence[Message], call_id: str) -> int:
+    """Return the place after the latest call with this id and the results that it already has."""
+    place = len(turns)
+    while not any(str(call.get("id")) == call_id for call in turns[place - 1].get("tool_calls") or ()):
+        place -= 1
+    while place < len(turns) and turns[place]["role"] == "tool":
+        place += 1
+    return place
 
 
 def _normalized(index: int, message: Message) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Numbers in e4m3 to fp32 on a CPU, a tenth of the time of torch's own conversion (3.6 ns a number on one thread of a Xeon).
+"""Numbers in e4m3 to fp32 on a CPU.
+
+On one thread of a Xeon, torch's own conversion takes 3.6 ns a number. These passes take 0.3, besides the memory's time.
 
 The mantissa and exponent of e4m3, shifted by 7, are those of an fp16 number 2^8 times smaller, subnormal or not. So a byte is
 extended by its sign and shifted, and the second copy of its sign is cleared. Only the codes of NaN would become 480.
@@ -8,7 +10,9 @@ from collections.abc import Iterator
 
 import torch
 
-NUMBERS = 1 << 17  # for each thread at a time, so that every pass after the first finds them in its cache
+# For each thread at a time, so that every pass after the first finds them in a cache. 2^17 to 2^20 take the same time; with fewer
+# parts, threads wait for each other less often.
+NUMBERS = 1 << 20
 SHRUNK = 2.0**-8
 
 

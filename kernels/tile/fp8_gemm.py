@@ -22,18 +22,18 @@ STAGE_BYTES = 200 * 1024  # of the 227 KB of shared memory
 MULTIPROCESSORS = 132  # of an H100 or H200; K is split to fill them
 
 
-@tile_kernel((4096, 7168, 0, "bfloat16"), (4096, 7168, 32, "bfloat16"), (130, 200, 3, "float32"))
-def tokens_by_weights(n: int, k: int, experts: int, out_dtype: str) -> Any:
-    """a [rows, k] times b[expert] [n, k] transposed -> out [rows, n], in tiles of 128 tokens."""
+@tile_kernel((4096, 7168, False, "bfloat16"), (4096, 7168, True, "bfloat16"), (130, 200, True, "float32"))
+def tokens_by_weights(n: int, k: int, grouped: bool, out_dtype: str) -> Any:
+    """a [rows, k] times b[weight] [n, k] transposed -> out [rows, n], in tiles of 128 tokens. The plan is read if `grouped`."""
     slices = -(-k // SLICE)
-    rows, slots = T.dynamic("rows"), T.dynamic("slots")
+    rows, slots, weights = T.dynamic("rows"), T.dynamic("slots"), T.dynamic("weights")
 
     @T.prim_func
     def kernel(
         a: T.Tensor((rows, k), FP8),
         a_scale: T.Tensor((rows, slices), "float32"),
-        b: T.Tensor((max(experts, 1), n, k), FP8),
-        b_scale: T.Tensor((max(experts, 1), -(-n // TILE), slices), "float32"),
+        b: T.Tensor((weights, n, k), FP8),
+        b_scale: T.Tensor((weights, -(-n // TILE), slices), "float32"),
         plan: T.Tensor((slots, 3), "int32"),
         out: T.Tensor((rows, n), out_dtype),
     ):
@@ -43,17 +43,17 @@ def tokens_by_weights(n: int, k: int, experts: int, out_dtype: str) -> Any:
             scale = T.alloc_fragment((128,), "float32")
             part = T.alloc_fragment((128, TILE), "float32")
             total = T.alloc_fragment((128, TILE), "float32")
-            expert = plan[slot, 0] if experts else 0
-            first = plan[slot, 1] if experts else slot * 128
-            last = plan[slot, 2] if experts else rows
+            weight = plan[slot, 0] if grouped else 0
+            first = plan[slot, 1] if grouped else slot * 128
+            last = plan[slot, 2] if grouped else rows
             if first < last:
                 T.clear(total)
                 for i in T.Pipelined(slices, num_stages=6):
                     T.copy(a[first : first + 128, i * SLICE : (i + 1) * SLICE], a_tile)
-                    T.copy(b[expert, tile * TILE : (tile + 1) * TILE, i * SLICE : (i + 1) * SLICE], b_tile)
+                    T.copy(b[weight, tile * TILE : (tile + 1) * TILE, i * SLICE : (i + 1) * SLICE], b_tile)
                     for t in T.Parallel(128):
                         scale[t] = (
-                            T.if_then_else(first + t < last, a_scale[first + t, i], 0.0) * b_scale[expert, tile, i]
+                            T.if_then_else(first + t < last, a_scale[first + t, i], 0.0) * b_scale[weight, tile, i]
                         )
                     T.gemm(a_tile, b_tile, part, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
                     for t, w in T.Parallel(128, TILE):
@@ -65,21 +65,25 @@ def tokens_by_weights(n: int, k: int, experts: int, out_dtype: str) -> Any:
     return kernel
 
 
-@tile_kernel((4096, 7168, 0, 16, 4, "float32"), (4096, 7168, 32, 16, 1, "bfloat16"), (4096, 7168, 0, 64, 4, "float32"))
-def weights_by_tokens(n: int, k: int, experts: int, tokens: int, splits: int, out_dtype: str) -> Any:
+@tile_kernel(
+    (4096, 7168, False, 16, 4, "float32"),
+    (4096, 7168, True, 16, 1, "bfloat16"),
+    (4096, 7168, False, 64, 4, "float32"),
+)
+def weights_by_tokens(n: int, k: int, grouped: bool, tokens: int, splits: int, out_dtype: str) -> Any:
     """The product with swap-AB, in tiles of `tokens` tokens -> out [splits, rows, n], one sum for each part of K."""
     slices = -(-k // SLICE)
     part_slices = -(-slices // splits)
     # One thread block has a multiprocessor to itself.
     stages = min(part_slices, STAGE_BYTES // ((TILE + tokens) * SLICE))
-    rows, slots = T.dynamic("rows"), T.dynamic("slots")
+    rows, slots, weights = T.dynamic("rows"), T.dynamic("slots"), T.dynamic("weights")
 
     @T.prim_func
     def kernel(
         a: T.Tensor((rows, k), FP8),
         a_scale: T.Tensor((rows, slices), "float32"),
-        b: T.Tensor((max(experts, 1), n, k), FP8),
-        b_scale: T.Tensor((max(experts, 1), -(-n // TILE), slices), "float32"),
+        b: T.Tensor((weights, n, k), FP8),
+        b_scale: T.Tensor((weights, -(-n // TILE), slices), "float32"),
         plan: T.Tensor((slots, 3), "int32"),
         out: T.Tensor((splits, rows, n), out_dtype),
     ):
@@ -89,18 +93,18 @@ def weights_by_tokens(n: int, k: int, experts: int, tokens: int, splits: int, ou
             scale = T.alloc_fragment((tokens,), "float32")
             part = T.alloc_fragment((TILE, tokens), "float32")
             total = T.alloc_fragment((TILE, tokens), "float32")
-            expert = plan[slot, 0] if experts else 0
-            first = plan[slot, 1] if experts else slot * tokens
-            last = plan[slot, 2] if experts else rows
+            weight = plan[slot, 0] if grouped else 0
+            first = plan[slot, 1] if grouped else slot * tokens
+            last = plan[slot, 2] if grouped else rows
             if first < last:
                 T.clear(total)
                 for step in T.Pipelined(part_slices, num_stages=stages):
                     i = split * part_slices + step  # past the end of K, zeros are loaded
                     T.copy(a[first : first + tokens, i * SLICE : (i + 1) * SLICE], a_tile)
-                    T.copy(b[expert, tile * TILE : (tile + 1) * TILE, i * SLICE : (i + 1) * SLICE], b_tile)
+                    T.copy(b[weight, tile * TILE : (tile + 1) * TILE, i * SLICE : (i + 1) * SLICE], b_tile)
                     for t in T.Parallel(tokens):
                         inside = first + t < last and i < slices
-                        scale[t] = T.if_then_else(inside, a_scale[first + t, i] * b_scale[expert, tile, i], 0.0)
+                        scale[t] = T.if_then_else(inside, a_scale[first + t, i] * b_scale[weight, tile, i], 0.0)
                     T.gemm(b_tile, a_tile, part, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
                     for w, t in T.Parallel(TILE, tokens):
                         total[w, t] += part[w, t] * scale[t]
@@ -160,14 +164,14 @@ def fp8_gemm(
     slots = -(-rows // tokens)
     no_plan = torch.empty(slots, 3, dtype=torch.int32, device=values.device)
     if rows > 128:
-        tokens_by_weights(n, k, 0, dtype)(*operands, no_plan, out)
+        tokens_by_weights(n, k, False, dtype)(*operands, no_plan, out)
         return out
     splits = split_count(-(-n // TILE) * slots, a.scales.shape[1])
     if splits == 1:
-        weights_by_tokens(n, k, 0, tokens, 1, dtype)(*operands, no_plan, out[None])
+        weights_by_tokens(n, k, False, tokens, 1, dtype)(*operands, no_plan, out[None])
         return out
     parts = torch.empty(splits, rows, n, dtype=torch.float32, device=values.device)
-    weights_by_tokens(n, k, 0, tokens, splits, "float32")(*operands, no_plan, parts)
+    weights_by_tokens(n, k, False, tokens, splits, "float32")(*operands, no_plan, parts)
     add_splits(n, splits, dtype)(parts, out)
     return out
 

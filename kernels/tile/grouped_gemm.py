@@ -49,15 +49,15 @@ def plan_tiles(experts: int, tokens: int, mapped: bool) -> Any:
     return kernel
 
 
-@tile_kernel((4096, 7168, 32, "bfloat16"), (130, 200, 3, "float32"))
-def bf16_tokens_by_weights(n: int, k: int, experts: int, out_dtype: str) -> Any:
-    """a bf16 [rows, k] times b[expert] bf16 [n, k] transposed -> out [rows, n], accumulated in fp32."""
-    rows, slots = T.dynamic("rows"), T.dynamic("slots")
+@tile_kernel((4096, 7168, "bfloat16"), (130, 200, "float32"))
+def bf16_tokens_by_weights(n: int, k: int, out_dtype: str) -> Any:
+    """a bf16 [rows, k] times b[weight] bf16 [n, k] transposed -> out [rows, n], accumulated in fp32."""
+    rows, slots, weights = T.dynamic("rows"), T.dynamic("slots"), T.dynamic("weights")
 
     @T.prim_func
     def kernel(
         a: T.Tensor((rows, k), "bfloat16"),
-        b: T.Tensor((experts, n, k), "bfloat16"),
+        b: T.Tensor((weights, n, k), "bfloat16"),
         plan: T.Tensor((slots, 3), "int32"),
         out: T.Tensor((rows, n), out_dtype),
     ):
@@ -65,14 +65,14 @@ def bf16_tokens_by_weights(n: int, k: int, experts: int, out_dtype: str) -> Any:
             a_tile = T.alloc_shared((TOKENS, 64), "bfloat16")
             b_tile = T.alloc_shared((TILE, 64), "bfloat16")
             total = T.alloc_fragment((TOKENS, TILE), "float32")
-            expert = plan[slot, 0]
+            weight = plan[slot, 0]
             first = plan[slot, 1]
             last = plan[slot, 2]
             if first < last:
                 T.clear(total)
                 for i in T.Pipelined(T.ceildiv(k, 64), num_stages=5):
                     T.copy(a[first : first + TOKENS, i * 64 : (i + 1) * 64], a_tile)
-                    T.copy(b[expert, tile * TILE : (tile + 1) * TILE, i * 64 : (i + 1) * 64], b_tile)
+                    T.copy(b[weight, tile * TILE : (tile + 1) * TILE, i * 64 : (i + 1) * 64], b_tile)
                     T.gemm(a_tile, b_tile, total, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
                 for t, w in T.Parallel(TOKENS, TILE):
                     if first + t < last and tile * TILE + w < n:
@@ -85,7 +85,7 @@ def grouped_gemm(routed: GroupedRows) -> None:
     values, scales = routed.gathered()
     weight_scale, expected_m, experts, out = routed.weight_scale, routed.expected_m, routed.experts, routed.out
     values, weight = aligned_rows(values).contiguous(), aligned_rows(routed.weight).contiguous()
-    (rows, k), (held, n) = values.shape, weight.shape[:2]
+    (rows, k), n = values.shape, weight.shape[1]
     dtype = str(out.dtype).removeprefix("torch.")
     swap_ab = scales is not None and expected_m <= 32 * experts  # an average; an expert may have several tiles
     tokens = token_tile(2 * expected_m // experts) if swap_ab else TOKENS
@@ -93,13 +93,13 @@ def grouped_gemm(routed: GroupedRows) -> None:
     slots = routed.offsets if routed.slots is None else routed.slots
     plan_tiles(experts, tokens, routed.slots is not None)(routed.offsets, slots, plan)
     if scales is None or weight_scale is None:
-        bf16_tokens_by_weights(n, k, held, dtype)(values, weight, plan, out)
+        bf16_tokens_by_weights(n, k, dtype)(values, weight, plan, out)
         return
     operands = values, scales.contiguous(), weight, weight_scale.contiguous()
     if swap_ab:
-        weights_by_tokens(n, k, held, tokens, 1, dtype)(*operands, plan, out[None])
+        weights_by_tokens(n, k, True, tokens, 1, dtype)(*operands, plan, out[None])
     else:
-        tokens_by_weights(n, k, held, dtype)(*operands, plan, out)
+        tokens_by_weights(n, k, True, dtype)(*operands, plan, out)
 
 
 def grouped_gemm_with_shared(

@@ -7,7 +7,6 @@ reads are used: a mapped file that becomes shorter would end the process (SIGBUS
 import os
 import threading
 import warnings
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
@@ -38,9 +37,8 @@ class ExpertFiles:
         self._sources, self._ue8m0, self._hashes = sources, ue8m0, hashes
         files = {tensor.file for each in sources.values() for source in each for tensor in _tensors(source)}
         self._identities = {file: identify(file.stat()) for file in files}
-        self._checked: set[tuple[str, int, int]] = (
-            set()
-        )  # tensors' names and places of bytes that were right when they were first read
+        # Quarters of tensors that have been read and checked: a name, a place in the file, a first row.
+        self._checked: set[tuple[str, int, int]] = set()
         self._unusual: list[str] = []  # names of scales that are no powers of two, although the configuration says so
         self._warned = False
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="experts")
@@ -56,14 +54,13 @@ class ExpertFiles:
                 "scale_fmt is 'ue8m0' in config.json: they are used as they are",
                 stacklevel=2,
             )
-        # Few experts are divided among the threads. Many are read in large pieces: each costs some 0.1 ms of Python.
-        pieces = max(1, 2 * _THREADS // beside)
         reads = []
         for source in self._sources[part, key]:
             weight, scale = _place(source, slot)
-            jobs: list[list[Job]] = [
-                [(source.weight, first, last, weight[first:last])] for first, last in _divided(len(weight), pieces)
-            ]
+            quarters = _quarters(len(weight))
+            # Few experts are divided among the threads. Many are read in large pieces, because each costs some 0.1 ms of Python.
+            pieces = quarters if beside * 3 <= _THREADS else [(0, len(weight))]
+            jobs: list[list[Job]] = [[(source.weight, *bounds, weight[slice(*bounds)])] for bounds in pieces]
             if source.scale is not None:
                 assert scale is not None
                 jobs[0].append((source.scale, 0, len(scale), scale))
@@ -84,13 +81,16 @@ class ExpertFiles:
             rows = self._pinned(size, target.device).view(target.dtype).view(target.shape) if on_gpu else target
             data = rows.view(torch.uint8).numpy().reshape(-1)
             read_into(tensor.file, start, data.data, self._identities[tensor.file])
-            if (tensor.name, start, size) not in self._checked:
+            pieces = {
+                (tensor.name, tensor.offset, each) for each, _ in _quarters(tensor.shape[0]) if first <= each < last
+            }
+            if not pieces <= self._checked:
                 if self._hashes is not None:
                     self._hashes.check(tensor, start, data.data)
                 check_finite(tensor, data)
                 if tensor.name.endswith(SCALE):
                     check_scales(tensor, rows, self._ue8m0, self._unusual)
-                self._checked.add((tensor.name, start, size))
+                self._checked.update(pieces)
             if on_gpu:
                 with torch.cuda.stream(self._own.stream):
                     if after is not None:
@@ -107,10 +107,10 @@ class ExpertFiles:
         return memory
 
 
-def _divided(rows: int, pieces: int) -> Iterator[tuple[int, int]]:
-    """Divide rows into at most `pieces` ranges of whole FP8 blocks."""
-    step = blocks(-(-rows // pieces)) * FP8_BLOCK
-    return ((first, min(first + step, rows)) for first in range(0, rows, step))
+def _quarters(rows: int) -> list[tuple[int, int]]:
+    """Divide rows into at most four ranges of whole FP8 blocks."""
+    step = blocks(-(-rows // 4)) * FP8_BLOCK
+    return [(first, min(first + step, rows)) for first in range(0, rows, step)]
 
 
 def attach_experts(model: Transformer, sources: list[TensorSource], hashes: TensorHashes | None) -> None:

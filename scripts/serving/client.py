@@ -23,7 +23,7 @@ class Client:
     """HTTP/1.1 with little work per event, because on a small machine the client's work slows the server down."""
 
     def __init__(self, port: int) -> None:
-        self._port = port
+        self.port = port
 
     async def ask(self, path: str, body: dict[str, Any] | None = None) -> tuple[int, float, bytes]:
         """(status, seconds until the status arrived, everything after the status line)."""
@@ -38,7 +38,7 @@ class Client:
     async def open(
         self, path: str, body: dict[str, Any] | None = None
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port, limit=2**20)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=2**20)
         content = b"" if body is None else json.dumps(body).encode()
         head = f"{'GET' if body is None else 'POST'} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
         head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from conformance.small_model import text
 from deepseek_v32.inference import LLM, SamplingParams
-from deepseek_v32.inference.conformance.tracer import trace_tokens, tracing
+from deepseek_v32.inference.conformance.tracer import tracing
 from deepseek_v32.inference.trace import Trace
 from support.preemption import preempt_every_other_step
 
@@ -15,7 +15,7 @@ GREEDY = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
 def in_chunks(llm: LLM) -> tuple[list[int], Trace]:
     """The first chunk needs no selection, the others begin inside pages."""
     tokens = text(150)
-    return tokens, trace_tokens(llm.engine, tokens, chunk=40)
+    return tokens, llm.trace(tokens, chunk=40)
 
 
 def with_a_reused_prefix(llm: LLM) -> tuple[list[int], Trace]:

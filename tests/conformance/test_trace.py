@@ -13,9 +13,11 @@ import torch
 from safetensors.torch import save_file
 from trace_transformers import load as load_theirs
 from trace_transformers import trace as trace_theirs
+from typer.testing import CliRunner
 
 from conformance.small_model import load, text
 from deepseek_v32.inference import LLM
+from deepseek_v32.inference.commands.cli import app
 from deepseek_v32.inference.commands.trace import as_lines, as_object, read_layers, read_tokens
 from deepseek_v32.inference.conformance.compare import compare
 from deepseek_v32.inference.conformance.tracer import Tracer, tracing
@@ -279,3 +281,54 @@ def test_with_checks_of_the_caches(
     for precision in ("exact", "fp8"):
         trace = load(checkpoint(precision), precision, check_cache=True).trace(text(100), chunk=40)
         assert compare(right(precision)[0].trace(text(100)), trace).equal
+
+
+@pytest.mark.parametrize("precision", ["exact", "fp8"])
+def test_several_texts_together(
+    precision: str, checkpoint: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their traces have the bits of each by itself, in one step, and, where they are computed, in steps that cut them."""
+    llm = load(checkpoint(precision), precision, deterministic=True)
+    texts = [text(90, 2), text(1, 3), text(64, 4), text(120, 5)]
+    expected = [llm.trace(tokens) for tokens in texts]
+    runner, counts = llm.engine.runner, list[int]()
+    whole = runner.run
+    monkeypatch.setattr(runner, "run", lambda batch, *rest: counts.append(batch.tokens) or whole(batch, *rest))
+    for chunk, steps in ((None, [275]), (100, [100, 100, 75])):
+        counts.clear()
+        traces = llm.trace(texts, chunk=chunk)
+        assert counts == steps
+        for trace, right in zip(traces, expected, strict=True):
+            assert "mtp_logits" in trace.stages or len(trace.stages["tokens"]) == 1
+            assert chunk or trace.stages.keys() >= right.stages.keys(), "a step computes more if a longer text needs it"
+            for name in trace.stages.keys() & right.stages.keys():
+                values, rows = trace.stages[name], trace.rows(name) & right.rows(name)
+                assert chunk or torch.equal(rows, right.rows(name))
+                width = min(values.shape[-1], right.stages[name].shape[-1]) if values.dim() > 1 else len(values)
+                one, other = (each[rows][..., :width].nan_to_num(7) for each in (values, right.stages[name]))
+                # PyTorch's sigmoid, which only the trace calls, has other last bits in rows of other places.
+                close = name.endswith("router_scores") and torch.allclose(one, other)
+                assert close or torch.equal(one, other), name
+
+
+def test_a_file_of_texts_gives_a_folder_for_each(checkpoint: Callable[[str], Path], tmp_path: Path) -> None:
+    file, out = tmp_path / "texts.jsonl", tmp_path / "traces"
+    options = ["trace", "--model", str(checkpoint("exact")), "--input-file", str(file), "--out", str(out)]
+
+    def error_of(*lines: str) -> str:
+        file.write_text("\n".join(lines))
+        return str(CliRunner().invoke(app, options).exception)
+
+    assert "id is '../a'; expected a folder's name" in error_of('{"id": "../a", "tokens": [1]}')
+    assert "line 2: id is '1'; expected" in error_of('{"tokens": [1]}', '{"id": "1", "tokens": [1]}')
+    assert "line 1: prompt is empty" in error_of('{"tokens": []}')
+    assert "key is 'temperature'" in error_of('{"tokens": [1], "temperature": 0}')
+    file.write_text(f'{{"id": "first", "tokens": {text(70)}}}\n{{"tokens": [4, 5]}}\n')
+    result = CliRunner().invoke(app, [*options, "--layers", "1"])
+    assert result.exit_code == 0 and result.stderr.count(" stages of ") == 2
+    assert sorted(path.name for path in out.iterdir()) == ["2", "first"]
+    llm = load(checkpoint("exact"), "exact")
+    assert compare(llm.trace(text(70), [1]), Trace.load(out / "first")).equal
+    assert Trace.load(out / "2").manifest["checkpoint"]["directory"] == checkpoint("exact").name
+    both = CliRunner().invoke(app, [*options, "--prompt", "a"]).exception
+    assert str(both) == "the text is --prompt and --input-file; expected one of --prompt, --tokens, --input-file"

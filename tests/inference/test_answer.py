@@ -1,8 +1,5 @@
 import json
-import math
 import re
-import shutil
-import subprocess
 from itertools import product
 
 import pytest
@@ -18,22 +15,22 @@ from deepseek_v32.inference.text.answer import (
 )
 from deepseek_v32.inference.text.dsml import ToolCall
 from deepseek_v32.inference.text.messages import v32_pieces
+from support.answers import (
+    BLOCK,
+    CLOSE,
+    END_INVOKE,
+    INVOKE,
+    NUMBER,
+    OPEN,
+    SCHEMA,
+    answers,
+    invoke,
+    parameter,
+    schema_tools,
+)
 
-OPEN, CLOSE = "<｜DSML｜function_calls>\n", "</｜DSML｜function_calls>"
-INVOKE, END_INVOKE = '<｜DSML｜invoke name="f">\n', "</｜DSML｜invoke>\n"
-NUMBER = '<｜DSML｜parameter name="n" string="false">1.50</｜DSML｜parameter>\n'
-STRING = '<｜DSML｜parameter name="s" string="true">a "b"\n</｜DSML｜parameter>\n'
-BLOCK = OPEN + INVOKE + NUMBER + STRING + END_INVOKE + CLOSE
 CALL = ToolCall("f", '{"n": 1.50, "s": "a \\"b\\"\\n"}')
 MARK = re.compile(r'</?｜DSML｜\w*(?:"[^"]*"|[^"<>])*>')
-
-
-def invoke(body, name="f"):
-    return f'<｜DSML｜invoke name="{name}">{body}</｜DSML｜invoke>'
-
-
-def parameter(value, string="true", name="k"):
-    return f'<｜DSML｜parameter name="{name}" string="{string}">{value}</｜DSML｜parameter>'
 
 
 def message(content, *arguments, reasoning=None):
@@ -139,107 +136,6 @@ def test_a_call_cut_in_a_value_has_incomplete_arguments_and_stays_out_of_the_con
         assert "tool_calls" not in answer.to_message()
 
 
-TWO = (
-    OPEN + invoke("\n" + parameter("a <b> c\n") + "\n" + parameter("[1, 2]", "false", "l") + "\n") + "\n" + invoke("\n")
-)
-CUT = {
-    "call": (False, f"Let me look.\n\n{BLOCK}"),
-    "text-after": (False, f"Let me look.\n\n{BLOCK}\n\nDone: 3 < 4."),
-    "two-calls": (True, f"so\n\nthen</think>Look.\n\n{TWO}\n{CLOSE}"),
-    "call-in-reasoning": (True, f"use\n\n{BLOCK}</think>\n\nDone"),
-    "prose-inside": (False, OPEN + invoke("so: " + parameter("v") + "and" + parameter("5.0", "false", "int") + " ok") + CLOSE),
-    "json-body": (False, "a\n\n" + OPEN + invoke('\n{"int": "4", "text": 5}\n') + CLOSE),
-    "wrapper": (False, OPEN + invoke(parameter('{"int": "1"}', "false", "arguments") + "\n") + CLOSE),
-    "wrapper-and-more": (False, OPEN + invoke(parameter('{"int": 1}', name="input") + parameter("x", name="text")) + CLOSE),
-    "repaired": (False, OPEN + invoke(parameter("5.0", "false", "int") + parameter("abc", "false", "flag")) + CLOSE),
-    "open-values": (False, OPEN + invoke(parameter("v")[:-18] + "\n" + parameter("w", name="l")) + "\n" + CLOSE),
-    "quoted": (False, OPEN + invoke(parameter(f"see {OPEN}{INVOKE}{END_INVOKE} ok")) + CLOSE),
-    "no-call": (False, "x\n\n" + OPEN + invoke("words") + CLOSE + " y"),
-}  # fmt: skip
-
-
-def in_order(parts):
-    """The kinds and texts of an answer, as they came."""
-    found = []
-    for part in parts:
-        calls = [(f"call {each.index}", each.arguments) for each in part.call_deltas]
-        for kind, text in [("reasoning", part.reasoning_content), ("content", part.content), *calls]:
-            if text and found and found[-1][0] == kind:
-                found[-1] = (kind, found[-1][1] + text)
-            elif text:
-                found.append((kind, text))
-    return found
-
-
-def begins(cut, whole):
-    """Whether one answer begins another one."""
-    if not cut:
-        return True
-    *before, (kind, text) = cut
-    if len(whole) < len(cut) or before != whole[: len(before)]:
-        return False
-    same_kind, longer = whole[len(before)]
-    return kind == same_kind and longer.startswith(text)
-
-
-@pytest.mark.parametrize(("thinking", "text"), CUT.values(), ids=CUT)
-def test_an_answer_cut_anywhere_is_the_beginning_of_the_whole_one(thinking, text):
-    tools = schema_tools(SCHEMA)
-    parser = AnswerParser(thinking, tools)
-    whole = in_order([*parser.push_parts(text), *parser.finish_parts()])
-    names = [call.name for call in parse_assistant(text, thinking, tools).tool_calls]
-    for end in range(len(text)):
-        streamed = AnswerParser(thinking, tools)
-        parts = [part for character in text[:end] for part in streamed.push_parts(character)]
-        parts += streamed.finish_parts(is_cut=True)
-        assert begins(in_order(parts), whole), end
-        cut = parse_assistant(text[:end], thinking, tools, is_cut=True)
-        total = sum(parts, AnswerDelta())
-        assert (total.content, total.reasoning_content, total.tool_calls) == (
-            cut.content,
-            cut.reasoning_content or "",
-            cut.tool_calls,
-        )
-        for index, call in enumerate(cut.tool_calls):
-            assert (f"call {index}", call.arguments) in in_order(parts) and call.name == names[index]
-            if "</｜DSML｜invoke>" not in text[:end]:
-                with pytest.raises(ValueError):
-                    json.loads(call.arguments)
-
-
-def test_what_the_model_has_ended_keeps_what_could_have_become_a_mark():
-    for text in ("Less is <", "a </", "two\n\n"):
-        assert parse_assistant(text).content == text
-        assert text.startswith(parse_assistant(text, is_cut=True).content)
-
-
-OPENED = '<｜DSML｜parameter name="k" string="true">v'
-ODD = "v <｜DSML｜b> <｜DSML｜parameter> <｜DSML｜ w"
-BOTH = ['{"k": "v"}', '{"k": "w"}']
-OPEN_VALUES = {
-    "parameter": (OPENED + "\n" + parameter("3", "false", "n"), ['{"k": "v", "n": 3}']),
-    "number": ('<｜DSML｜parameter name="n" string="false">3\n' + parameter("v"), ['{"n": 3, "k": "v"}']),
-    "several": (OPENED * 3 + "\n", ['{"k": "v", "k": "v", "k": "v"}']),
-    "call": (OPENED + '\n<｜DSML｜invoke name="f">\n' + parameter("w"), BOTH),
-    "end-of-call": (OPENED + "\n" + END_INVOKE + INVOKE + parameter("w"), BOTH),
-    "its-own-line-break": (parameter("v\n") + parameter("w\n", name="l"), ['{"k": "v\\n", "l": "w\\n"}']),
-    "other-marks": (parameter(ODD), [json.dumps({"k": ODD}, ensure_ascii=False)]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("body", "expected"), OPEN_VALUES.values(), ids=OPEN_VALUES)
-def test_a_value_that_is_not_closed_ends_before_the_next_parameter(body, expected):
-    assert parse_assistant(OPEN + invoke(body) + CLOSE) == message("", *expected)
-
-
-def test_parts_come_in_the_order_of_the_text():
-    parser = AnswerParser(True)
-    text = f"so</think>a\n\n{BLOCK}b {OPEN}{invoke('x' + parameter('v') + 'y')}c"
-    parts = in_order([*parser.push_parts(text), *parser.finish_parts()])
-    assert [kind for kind, _ in parts] == ["reasoning", "content", "call 0", "content", "call 1", "content"]
-    assert "".join(parts[-1][1].split()) == "xyc"
-
-
 def test_no_shape_of_a_call_is_lost():
     """The grammar that found 211 of 455 shapes as content in SGLang (sgl-project/sglang#40236)."""
     bodies = [
@@ -267,23 +163,6 @@ def test_no_shape_of_a_call_is_lost():
     assert shapes > 455
 
 
-SCHEMA = {
-    "type": "object",
-    "$defs": {"n": {"type": "number"}},
-    "properties": {
-        "text": {"type": "string"},
-        "maybe_text": {"type": ["null", "string"]},
-        "int": {"type": "integer"},
-        "maybe_int": {"type": ["integer", "null"]},
-        "number": {"$ref": "#/$defs/n"},
-        "flag": {"type": "boolean"},
-        "object": {"anyOf": [{"type": "object"}, {"type": "null"}]},
-        "list": {"oneOf": [{"type": "array", "items": {"type": "object"}}, {"type": "null"}]},
-        "choice": {"enum": [1, 2]},
-        "any": {},
-        "loop": {"$ref": "#/properties/loop"},
-    },
-}
 REPAIRED = [
     ("int", "true", "42", "42"), ("int", "false", "42", "42"), ("int", "false", "abc", '"abc"'), ("int", "false", '"7"', "7"),
     ("int", "true", "4.0", "4"), ("int", "true", "4.5", '"4.5"'), ("maybe_int", "false", "null", "null"),
@@ -295,10 +174,6 @@ REPAIRED = [
     ("choice", "true", "2", "2"), ("any", "true", "2", '"2"'), ("any", "false", "1.50", "1.50"), ("other", "false", "x", '"x"'),
     ("loop", "true", "1", '"1"'),
 ]  # fmt: skip
-
-
-def schema_tools(schema):
-    return [{"type": "function", "function": {"name": "f", "parameters": schema}}]
 
 
 @pytest.mark.parametrize(("name", "string", "value", "expected"), REPAIRED, ids=lambda value: value[:10])
@@ -320,82 +195,6 @@ def test_a_json_body_is_repaired_too():
     assert parse_assistant(text, False, schema_tools(SCHEMA)) == message("", '{"int": 4, "text": "5", "any": "6"}')
 
 
-PORTABLE = [
-    ("number", "false", "1e999", "1e999"), ("number", "true", "-1e999", "-1e999"), ("int", "true", "1e999", "1e999"),
-    ("int", "false", "1e999", "1e999"), ("other", "false", "1e999", "1e999"), ("text", "false", "1e999", '"1e999"'),
-    ("list", "false", "[1e999, 1.50]", "[1e999, 1.50]"), ("object", "true", '{"a": -1e400}', '{"a": -1e400}'),
-    ("int", "true", "7" * 5000, "7.7777777777777777e4999"), ("int", "false", "7" * 400, "7" * 400),
-    ("list", "false", f'[-{"9" * 5000}, "{"9" * 5000}"]', f'[-9.9999999999999999e4999, "{"9" * 5000}"]'),
-    ("number", "false", f"1{'0' * 5000}.5", f"1{'0' * 5000}.5"), ("int", "false", str(2**53 + 1), str(2**53 + 1)),
-    ("number", "false", "NaN", '"NaN"'), ("number", "false", "-Infinity", '"-Infinity"'), ("list", "false", "[NaN]", '"[NaN]"'),
-    ("other", "false", r'"\ud83d"', r'"\ufffd"'), ("list", "false", r'["\ud83d\ude42", "\ude42"]', r'["\ud83d\ude42", "\ufffd"]'),
-    ("other", "false", r'{"\uDBFF": "\\ud83d \u00e9\n"}', r'{"\ufffd": "\\ud83d \u00e9\n"}'),
-    ("text", "true", r'"\ud83d"', r'"\"\\ud83d\""'), ("text", "false", r'"\ud83d!"', r'"\ufffd!"'),
-    ("other", "false", '{"a": 1, "a": 2}', '{"a": 1, "a": 2}'),
-    ("list", "false", "[" * 5000 + "]" * 5000, f'"{"[" * 5000 + "]" * 5000}"'),
-]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def read_by_javascript():
-    """Reads JSON texts as a browser does, with numbers as texts."""
-    if (node := shutil.which("node")) is None:
-        pytest.skip("needs node")
-
-    def read(texts):
-        program = """
-            const named = (key, value) => (typeof value === "number" ? "number " + value : value);
-            const texts = JSON.parse(require("fs").readFileSync(0, "utf8"));
-            console.log(JSON.stringify(texts.map((text) => JSON.parse(text)), named));
-        """
-        result = subprocess.run(
-            [node, "-e", program], input=json.dumps(texts), capture_output=True, text=True, timeout=60
-        )
-        assert result.returncode == 0, result.stderr
-        return json.loads(result.stdout)
-
-    return read
-
-
-def comparable(value):
-    """A value with its numbers as floats; `read_by_javascript` has named them."""
-    if isinstance(value, dict):
-        return {key: comparable(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [comparable(each) for each in value]
-    if type(value) in (int, float):
-        return float(value) if abs(value) < 10**300 else math.inf * (1 if value > 0 else -1)
-    is_number = isinstance(value, str) and value.startswith("number ")
-    return float(value.removeprefix("number ")) if is_number else value
-
-
-def strict(text):
-    def refuse(constant):
-        raise AssertionError(f"{constant} is not JSON")
-
-    return json.loads(text, parse_constant=refuse)
-
-
-def test_python_and_javascript_read_arguments_alike(read_by_javascript):
-    texts = []
-    for name, string, value, expected in PORTABLE:
-        [call] = parse_assistant(
-            OPEN + invoke(parameter(value, string, name)) + CLOSE, False, schema_tools(SCHEMA)
-        ).tool_calls
-        assert call.arguments == f'{{"{name}": {expected}}}'
-        texts.append(call.arguments)
-    for body in (
-        r'{"text": 5, "number": 1e999, "any": ["\ud83d", 1e999]}',
-        f'{{"int": "4", "other": {"8" * 5000}, "any": 1, "any": 2}}',
-    ):
-        [call] = parse_assistant(OPEN + invoke(body) + CLOSE, False, schema_tools(SCHEMA)).tool_calls
-        assert "Infinity" not in call.arguments and "ud83d" not in call.arguments
-        texts.append(call.arguments)
-    for text in texts:
-        text.encode()  # no lone surrogate
-    assert [comparable(strict(text)) for text in texts] == [comparable(value) for value in read_by_javascript(texts)]
-
-
 @pytest.mark.parametrize(("name", "string"), [("arguments", "false"), ("input", "true")])
 def test_a_wrapper_around_all_arguments_is_taken_off(name, string):
     def parsed(value, schema=SCHEMA, more=""):
@@ -410,34 +209,6 @@ def test_a_wrapper_around_all_arguments_is_taken_off(name, string):
     assert parsed(inner, None) == as_given
     assert parsed(inner, more=parameter("x", name="text")) == {**as_given, "text": "x"}
     assert parsed('{"alien": 1}') == {name: '{"alien": 1}' if string == "true" else {"alien": 1}}
-
-
-fragments = st.sampled_from(
-    [
-        "</think>",
-        "<think>",
-        OPEN,
-        CLOSE,
-        INVOKE,
-        END_INVOKE,
-        NUMBER,
-        STRING,
-        STRING[:-20],
-        NUMBER[:-20],
-        '<｜DSML｜invoke name="g"/>',
-        '<｜DSML｜parameter name="input" string="true">{"int": 1}</｜DSML｜parameter>',
-        '{"a": "1"}',
-        BLOCK,
-        "\n",
-        "a",
-        "<",
-        "｜DSML｜",
-        "/",
-        ">",
-        '"',
-    ]
-)
-answers = st.lists(fragments | st.text(max_size=3), max_size=12).map("".join)
 
 
 @given(answers, st.booleans(), st.sampled_from([None, SCHEMA]), st.data())

@@ -3,7 +3,13 @@
 Read on 2026-11-22: vllm-project/vllm tests/tool_parsers/test_deepseekv32_tool_parser.py (49 tests) and sgl-project/sglang
 test_deepseekv32_detector.py (10), test_deepseekv32_strict_dsml.py (24) and the V3.2 part of test_function_call_parser.py (7).
 Left out are those about the inside of an engine: flags, logs, error types, grammars in their own formats. `DIFFERENT` has what is
-answered otherwise here, on purpose: above all, SGLang's strict mode returns a whole block with its marks if one call is broken.
+answered otherwise here, on purpose. Their demands contradict each other, or a promise of this server:
+
+- SGLang's strict mode returns a block with its marks as content if one call in it is broken (7 tests); here no mark is shown.
+- It makes no call of a parameter without a kind or without an end, nor of a good parameter before stray text; vLLM streams the
+  good one before the rest is known, and here a stream and a whole answer say the same.
+- SGLang without that mode drops the text of a broken block, and takes a call with words before its parameters.
+- SGLang drops calls of unknown functions; vLLM and this server leave that to the caller.
 """
 
 import json

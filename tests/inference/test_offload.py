@@ -16,6 +16,7 @@ from deepseek_v32.model.checkpoint.conversion import convert
 from deepseek_v32.model.checkpoint.manifest import write_manifest
 from deepseek_v32.model.checkpoint.safetensors import read_headers
 from deepseek_v32.model.errors import CheckpointError
+from support.forked_ranks import run_program
 from tiny_model.checkpoint import TINY, write_checkpoint
 
 # Sizes that are no multiples of FP8 blocks, and an MTP layer.
@@ -182,3 +183,45 @@ def test_refusals(checkpoints, options, message):
         LLM(checkpoints / "bf16", **{"offload": "experts"} | options)
     with pytest.raises(ValueError, match="expert_slots is 2; expected None without offload"):
         LLM(checkpoints / "bf16", expert_slots=2)
+
+
+# Prints how far the memory's high-water mark rises while a model loads and answers, what was announced, and the bytes of files.
+MEASURE = """
+import sys
+from pathlib import Path
+from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.engine.running.cache import bytes_per_page
+
+def status(key):
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(key))
+
+def answer(path, slots):
+    with LLM(path, precision="bf16", offload="experts", expert_slots=slots, page_count=8, speculative_tokens=0) as llm:
+        llm.generate([list(range(100, 120))], SamplingParams(max_tokens=60, temperature=0, ignore_eos=True))
+        weights = sum(each.numel() * each.element_size() for each in llm.model.parameters())
+        slots = llm.model.expert_slots
+        assert slots.read > slots.count
+        return weights + slots.count * slots.slot_bytes + 9 * bytes_per_page(llm.config, llm.precision)
+
+answer(sys.argv[1], 2)  # the first call also loads code and starts threads
+with open("/proc/self/clear_refs", "w") as file:
+    file.write("5")  # resets the high-water mark
+before = status("VmRSS")
+announced = answer(sys.argv[2], 38)
+print(status("VmHWM") - before, announced, sum(each.stat().st_size for each in Path(sys.argv[2]).glob("*.safetensors")))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's account of a process's memory")
+@pytest.mark.heavy
+def test_memory_is_what_was_announced(tmp_path):
+    """On a CPU the memory of a step is not announced: 24 MB more here."""
+    large = replace(TINY, hidden_size=512, moe_intermediate_size=512, num_hidden_layers=7, n_routed_experts=64)
+    write_checkpoint(tmp_path / "small", TINY)
+    write_checkpoint(tmp_path / "large", large)
+    done = run_program(MEASURE, tmp_path / "small", tmp_path / "large")
+    assert done.code == 0, done.err
+    rise, announced, files = map(int, done.out.split())
+    assert files > 6 * announced
+    assert 0.7 * announced < rise < 1.05 * announced + 24e6, f"{rise / 1e6:.0f} MB, {announced / 1e6:.0f} MB announced"

@@ -9,7 +9,7 @@ import torch
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.cache_check.check import CacheCheck
 from deepseek_v32.inference.config import CacheBudget, EngineConfig
-from deepseek_v32.inference.engine import sizing
+from deepseek_v32.inference.engine import offload_speed, sizing
 from deepseek_v32.inference.engine.running.cache import allocate, bytes_per_page
 from deepseek_v32.inference.engine.running.runner import Runner
 from deepseek_v32.inference.engine.sizing import check_fits, pages_in_memory, resolve_limits
@@ -75,6 +75,30 @@ def test_a_model_that_does_not_fit_is_refused_with_numbers(gpu, monkeypatch):
     monkeypatch.setattr(sizing, "available_memory", lambda: 20 * GIB)
     with pytest.raises(ValueError, match=r"20.0 GiB are free: its smallest form, --precision fp8, takes 62\d\.\d GiB$"):
         check_fits(RELEASED, "exact", "cpu")
+
+
+def test_a_refusal_says_what_offloading_gives(gpu, monkeypatch, tmp_path):
+    """An expert has three matrices of 7168 x 2048 bytes, and a scale of 4 bytes for each block of 128 x 128."""
+    monkeypatch.setattr(offload_speed, "SECONDS", 0.02)
+    monkeypatch.setattr(offload_speed, "_copy_rate", lambda device: 1e9)
+    monkeypatch.setattr(sizing, "available_memory", lambda: 60 * GIB)
+    with (tmp_path / "a.safetensors").open("wb") as file:
+        file.truncate(100 << 20)
+    expert = 3 * 7168 * 2048 + 4 * 3 * 56 * 16
+    speed = offload_speed.estimate_offload(RELEASED, "fp8", torch.device("cuda"), 1, False, tmp_path)
+    assert (speed.experts, speed.token) == (58 * 256 * expert, 58 * 8 * expert)
+    assert speed.residents + speed.experts == parameter_bytes(RELEASED, "fp8")
+    assert speed.cached and speed.seconds(2e9) == speed.token / 1e9 and speed.seconds(None) is None
+    gpu(79.1, 79.6)
+    for device in ("cuda:0", "cpu"):
+        with pytest.raises(
+            ValueError, match=r"; with --offload experts 21.3 GB stay .* 654.1 GB of experts.* 20.4 GB of them \(f"
+        ):
+            check_fits(RELEASED, "fp8", device, directory=tmp_path)
+    monkeypatch.setattr(sizing, "available_memory", lambda: 10 * GIB)
+    with pytest.raises(ValueError) as caught:
+        check_fits(RELEASED, "fp8", "cpu", directory=tmp_path)
+    assert "--offload" not in str(caught.value), "it would not fit either"
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ CASES = {  # rows of each expert; N; K
     "few of many experts": ([0] * 40 + [2] + [0] * 20 + [1, 4] + [0] * 30, 128, 128),
     "ragged dims": ([2, 5, 0, 1, 9], 7, 24),
 }
+COMPILED = ("tiles of 16", "tiles of 128, in pairs", "ragged dims")
 KINDS = {  # dtype of the operands and of the result
     "fp32": (torch.float32, torch.float32),
     "bf16": (torch.bfloat16, torch.bfloat16),
@@ -105,7 +106,10 @@ def slot_counts(experts: int) -> list[int]:
     return sorted({1 if experts < 9 else 4, (experts + 2) // 3, experts + 3})
 
 
-def skip_unless_supported(operation: str, name: str, device: torch.device, dtype: torch.dtype) -> None:
+def skip_unless_supported(operation: str, name: str, device: torch.device, dtype: torch.dtype, label: str) -> None:
+    """Skip what no kernel supports, and most shapes that TileLang compiles kernels for."""
+    if device.type == "cuda" and (name == "tile" or dtype != FP8) and label not in COMPILED:
+        pytest.skip("compiles for seconds")
     try:
         choose_implementation(operation, device, dtype, (name,))
     except ValueError as error:
@@ -114,11 +118,12 @@ def skip_unless_supported(operation: str, name: str, device: torch.device, dtype
 
 @pytest.mark.parametrize(("name", "device"), IMPLEMENTATIONS)
 @pytest.mark.parametrize(("dtype", "out_dtype"), KINDS.values(), ids=KINDS.keys())
-@pytest.mark.parametrize(("counts", "n", "k"), CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize("label", CASES)
 def test_calls_with_some_experts_fill_one_result(
-    name: str, device: torch.device, dtype: torch.dtype, out_dtype: torch.dtype, counts: list[int], n: int, k: int
+    name: str, device: torch.device, dtype: torch.dtype, out_dtype: torch.dtype, label: str
 ) -> None:
-    skip_unless_supported("grouped_gemm", name, device, dtype)
+    skip_unless_supported("grouped_gemm", name, device, dtype, label)
+    counts, n, k = CASES[label]
     rng, experts, rows = np.random.default_rng(0), len(counts), sum(counts)
     weights, offsets = random_weights(experts, n, k, dtype, device), offsets_of(counts, device)
     tokens = torch.from_numpy(rng.integers(0, 11, rows).astype(np.int32)).to(device)
@@ -141,13 +146,10 @@ def test_calls_with_some_experts_fill_one_result(
 
 
 @pytest.mark.parametrize(("name", "device"), IMPLEMENTATIONS)
-@pytest.mark.parametrize("out_dtype", [torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
-@pytest.mark.parametrize("tokens", [1, 16, 17, 70])
+@pytest.mark.parametrize("tokens", [1, 16, 17])
 @pytest.mark.parametrize("label", [label for label in CASES if label != "few of many experts"])
-def test_the_shared_expert_goes_along_with_every_call(
-    name: str, device: torch.device, out_dtype: torch.dtype, tokens: int, label: str
-) -> None:
-    skip_unless_supported("grouped_gemm_with_shared", name, device, FP8)
+def test_the_shared_expert_goes_along_with_every_call(name: str, device: torch.device, tokens: int, label: str) -> None:
+    skip_unless_supported("grouped_gemm_with_shared", name, device, FP8, label)
     counts, n, k = CASES[label]
     rng, experts, rows = np.random.default_rng(0), len(counts), sum(counts)
     weights, offsets = random_weights(experts, n, k, FP8, device), offsets_of(counts, device)
@@ -158,16 +160,14 @@ def test_the_shared_expert_goes_along_with_every_call(
     ids = torch.from_numpy(rng.integers(0, tokens, rows).astype(np.int32)).to(device)
     for a, gathered in ((random_rows(rows, k, 2, FP8, device), None), (dense, ids)):
         options: dict[str, Any] = {"sorted_token_ids": gathered, "backend": (name,)}
-        whole = grouped_gemm_with_shared(
-            a, weights.values, offsets, weights.scales, dense, shared, out_dtype, **options
-        )
+        whole = grouped_gemm_with_shared(a, weights.values, offsets, weights.scales, dense, shared, **options)
         for count in slot_counts(experts):
             out = torch.full_like(whole, UNTOUCHED)
             filled = torch.cat([torch.ones(tokens, device=device), torch.zeros(rows, device=device)]).bool()
             for table in launches(experts, count, rng):
                 some, slots = weights.in_slots(table, count)
                 assert some.scales is not None
-                arguments = a, some.values, offsets, some.scales, dense, shared, out_dtype
+                arguments = a, some.values, offsets, some.scales, dense, shared
                 out[:tokens] = UNTOUCHED
                 assert grouped_gemm_with_shared(*arguments, slots=slots, out=out, **options) is out
                 filled[tokens:] |= rows_of(table, counts, device)

@@ -238,11 +238,15 @@ MISUSE = {
         lambda: call(slots=torch.zeros(1, dtype=torch.int32)),
         r"slots has shape \[1\]; expected \[2\]",
     ),
+    "a slot too many": (
+        lambda: call(slots=torch.tensor([0, 2], dtype=torch.int32)),
+        "slots holds 2; expected -1 to 1, weight has 2 experts",
+    ),
     "short out": (lambda: call(out=torch.ones(2, 8)), r"out has shape \[2, 8\]; expected \[3, 8\]"),
     "bf16 out": (lambda: call(out=torch.ones(3, 8).bfloat16()), "out has dtype torch.bfloat16; expected torch.float32"),
     "out in wider rows": (
         lambda: call(out=torch.ones(3, 9)[:, :8]),
-        r"out has strides \[9, 1\]; expected a contiguous",
+        r"out has strides \(9, 1\); expected a contiguous",
     ),
     "fp16 result": (lambda: call(out_dtype=torch.float16), r"out_dtype is torch\.float16; expected torch\.float32 or"),
     "no weight scale": (lambda: call(ROWS, weight=EXPERTS), "weight_scale is None; expected"),

@@ -118,6 +118,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from deepseek_v32.inference import LLM
+from deepseek_v32.model import transformer
 from deepseek_v32.kernels.quantize import rms_norm_quantize
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.parallel.collectives import Ranks
@@ -130,6 +131,7 @@ class Fusing(Ranks):  # as on GPUs that share memory
         Fusing.norms.append(len(x))
         return rms_norm_quantize(residual, norm_weight, eps, ue8m0, self.all_reduce(x))
 
+transformer.LOGIT_BYTES = 0  # logits in parts of 64 rows, which the ranks compute together
 dist.init_process_group("gloo")
 [path] = Path(sys.argv[1]).iterdir()
 logits = []

@@ -179,8 +179,8 @@ class World:
         job: ScoreJob
         if known:
             policy = None if start is None else SelectionPolicy(start, "window")
-            request = self.service.requests.from_tokens(prompt[:-1], policy=policy)
-            job = AnswerScoreJob(request, prompt[-known:], 0, float("inf"), lambda done, of: None)
+            request = self.service.requests.from_tokens(prompt, min_new_tokens=0, policy=policy)
+            job = AnswerScoreJob(request, known, 0, float("inf"), lambda done, of: None)
         else:
             request = self.service.requests.from_tokens(prompt)
             job = ScoreJob(request, 0, float("inf"))

@@ -40,6 +40,8 @@ class ScriptedService:
     pace: float = 0.004
     asked: list[str] = field(default_factory=list)  # the decoded prompts
     seeds: list[int | None] = field(default_factory=list)
+    temperatures: list[float] = field(default_factory=list)
+    lengths: list[int | None] = field(default_factory=list)  # max_tokens
     reading: tuple[int, ...] = ()  # tokens of the prompt that are read, poll by poll, before an answer begins
     policies: list[SelectionPolicy] = field(default_factory=list)  # of experiments
     cancelled: set[int] = field(default_factory=set)
@@ -102,6 +104,8 @@ class _Stream:
             tokenizer.decode(prompt, skip_special_tokens=False).replace(USER, "").replace(ASSISTANT, "")
         )
         service.seeds.append(params.seed)
+        service.temperatures.append(params.temperature)
+        service.lengths.append(params.max_tokens)
 
     def __iter__(self) -> Iterator[Delta]:
         return self

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from deepseek_v32.inference.chat_app import answering
+
 
 def test_send_streams_and_shows_numbers(open_tab: Any, scripted: Any) -> None:
     tab = open_tab()
@@ -17,8 +19,10 @@ def test_send_streams_and_shows_numbers(open_tab: Any, scripted: Any) -> None:
         time.sleep(0.05)
     assert tab.answer() == "You said: Tell me something about the quick brown fox and the lazy dog, please."
     assert len(set(lengths)) >= 4, "the answer did not grow before it was there"
-    numbers = tab.page.locator(".numbers").inner_text()
-    assert "first token" in numbers and "tokens/s" in numbers
+    tab.page.click(".details summary")
+    rates = tab.page.locator(".figures").inner_text()
+    assert "first token" in rates and "tokens/s" in rates
+    tab.page.click("#dsa-meter-box summary")
     meter = tab.page.locator("#dsa-meter").inner_text()
     assert "/ 32,768" in meter and "5 / 512" in meter
     assert tab.page.locator("#dsa-text textarea").input_value() == ""
@@ -83,15 +87,31 @@ def test_reload_keeps_the_conversation_and_the_system_prompt(open_tab: Any, scri
     assert "remember **me**" in scripted.service.asked[-1]
 
 
-def test_reload_while_an_answer_grows_keeps_what_came_and_stops_it(open_tab: Any, scripted: Any) -> None:
+def test_an_answer_goes_on_after_a_reload_and_stops_without_a_page(
+    open_tab: Any, scripted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tab = open_tab()
-    scripted.service.pace = 0.03
-    tab.ask("word " * 200, wait=False)
-    tab.page.wait_for_timeout(1500)
+    scripted.service.pace = 0.02
+    tab.ask("word " * 60, wait=False)
+    tab.page.wait_for_function("document.querySelector('.answer .body').innerText.length > 20")
+    tab.page.reload()
+    tab.page.wait_for_selector("body.dsa-running")
+    tab.wait()
+    assert tab.answer() == "You said: " + "word " * 59 + "word" and tab.page.locator(".numbers").inner_text() == ""
+    # A conversation whose server has gone says so.
+    tab.page.evaluate(
+        """() => { for (const key of Object.keys(localStorage).filter((key) => key.includes("/conversation/"))) {
+        const entry = JSON.parse(localStorage.getItem(key)); const last = entry.conversation.messages.at(-1);
+        Object.assign(last, { finish: "", id: "gone" }); localStorage.setItem(key, JSON.stringify(entry)); } }"""
+    )
     tab.page.reload()
     tab.page.wait_for_selector(".answer")
-    assert tab.answer().startswith("You said: word")
-    assert "stopped" in tab.page.locator(".numbers").inner_text()
+    assert tab.page.locator(".numbers").inner_text() == "the server stopped before this answer was complete"
+    # Without a page an answer ends after a while.
+    monkeypatch.setattr(answering, "GRACE", 0.5)
+    scripted.service.pace = 0.05
+    tab.ask("word " * 400, wait=False)
+    tab.page.goto("about:blank")
     deadline = time.monotonic() + 10
     while scripted.service.open and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SCREENSHOT = ROOT / "docs" / "chat.png"
-NEEDLE = "Daniel orders the new chairs."
+NEEDLE = "The wifi password is maple-otter-58."
 
 KEY = "a-key-for-the-test"
 CREDENTIALS = {"username": "anyone", "password": KEY}
@@ -47,40 +47,65 @@ def test_the_demo_answers_and_the_inspector_shows_why(open_tab: Any, demo: Any) 
     tab = open_tab(url=demo.url, viewport={"width": 1360, "height": 960}, http_credentials=CREDENTIALS)
     page = tab.page
     page.set_default_timeout(60_000)
-    page.click("#dsa-settings button")
-    page.get_by_label("Temperature").last.fill("0")
-    page.click("#dsa-settings button")
-    page.click("#dsa-inspect")
-    page.get_by_text("Find one line in a pasted text").click()
+    page.get_by_text("Recall one thing from a long chat").click()
     page.wait_for_selector(".answer")
     tab.wait()
-    assert "Daniel" in tab.answer()
-    page.wait_for_selector(".dsa-passage")
-    # The first view tells the story.
-    assert page.locator(".dsa-story blockquote").inner_text().strip() == NEEDLE
-    assert re.search(r"For “[^”]*\w[^”]*”", page.locator(".dsa-story").inner_text())  # a word, not a space
-    assert page.locator(".dsa-passage .dsa-words").first.inner_text().strip() == NEEDLE
-    assert page.locator(".dsa-token.dsa-picked").count() == 1
-    page.wait_for_selector(".dsa-mass td[style]")
-    assert "saved" in page.locator(".dsa-bytes").inner_text()
-    figure = float(page.locator(".dsa-figure strong").inner_text().split()[0])
-    assert figure < 30, "most of the context was read"
-    # Without the line, it cannot be quoted.
-    page.locator(".dsa-passage-buttons button", has_text="Forbid").first.click()
-    page.click(".dsa-run")
-    page.wait_for_selector(".dsa-verdict")
-    assert page.locator(".dsa-verdict").inner_text().startswith("Another answer")
-    assert NEEDLE not in page.locator(".dsa-altered").inner_text()
-    sums = re.findall(r"−?\d+\.\d+(?= →|; most)", page.locator(".dsa-verdict").inner_text())
-    before, after = (float(each.replace("−", "-")) for each in sums)
-    assert after < before
-    page.locator(".panel").evaluate("panel => panel.scrollTop = 0")
+    assert "maple-otter-58" in tab.answer()
+    line = re.fullmatch(
+        r"Read ([\d.]+) % of [\d,]+ tokens · found [\d,]+ tokens back", page.locator(".read").last.inner_text()
+    )
+    assert line and float(line[1]) < 30, "most of the context was read"
+    # The first card ends with the inspector open on its story, in whole words.
+    page.wait_for_selector(".dsa-story blockquote")
+    assert page.locator(".dsa-told").inner_text() == "maple-otter-58"
+    assert page.locator(".dsa-story blockquote").inner_text() == NEEDLE
+    # Without the sentence, it cannot be quoted.
+    page.click(".dsa-try")
+    page.wait_for_selector(".dsa-side")
+    with_it, without = page.locator(".dsa-side p").all_inner_texts()
+    assert "maple-otter-58" in with_it and "maple-otter-58" not in without
+    page.click(".found")
+    page.wait_for_timeout(300)
     if update:
         page.mouse.move(600, 600)
         page.wait_for_timeout(300)
         SCREENSHOT.parent.mkdir(exist_ok=True)
         page.screenshot(path=SCREENSHOT)
     assert SCREENSHOT.stat().st_size <= 400_000
+    page.click(".dsa-experts > summary")
+    page.wait_for_selector(".dsa-mass td[style]")
+    assert "saved" in page.locator(".dsa-bytes").inner_text()
+    page.locator(".dsa-passage-buttons button", has_text="Forbid").first.click()
+    page.locator(".dsa-experts .dsa-run").click()
+    page.wait_for_selector(".dsa-verdict")
+    sums = re.findall(r"−?\d+\.\d+(?= →|; most)", page.locator(".dsa-verdict").inner_text())
+    before, after = (float(each.replace("−", "-")) for each in sums)
+    assert after < before
+
+
+@pytest.mark.heavy
+def test_functions_and_thoughts_are_tried_in_the_page(open_tab: Any, demo: Any) -> None:
+    tab = open_tab(url=demo.url, http_credentials=CREDENTIALS)
+    page = tab.page
+    page.set_default_timeout(60_000)
+    page.click("#dsa-settings button")
+    page.get_by_role("checkbox", name="Weather").check()
+    page.get_by_role("checkbox", name="Calculator").check()
+    tab.ask("What is the weather in Paris?")
+    assert page.locator(".call").inner_text() == 'get_weather {"city": "Paris"} → 18 degrees, cloudy'
+    assert tab.answer().startswith("18 degrees, cloudy")
+    tab.ask("What is 17 * 23?")
+    assert "391" in tab.answer() and page.locator(".call").count() == 2
+    page.get_by_role("checkbox", name="Weather").uncheck()
+    page.get_by_role("checkbox", name="Calculator").uncheck()
+    page.click("#dsa-new")
+    tab.ask("My landlord is Petra Novak. Petra Novak's phone number is 555-0182. Where is the key?")
+    tab.ask("What is my landlord's phone number?")
+    assert "Turn thinking on" in tab.answer()
+    page.click("[data-action=think]:visible")
+    page.wait_for_selector(".thought:visible")
+    tab.wait()
+    assert "555-0182" in tab.answer() and page.locator("#dsa-thinking input").is_checked()
 
 
 @pytest.mark.heavy
@@ -92,7 +117,8 @@ def test_a_second_question_reuses_the_pages_of_the_first(open_tab: Any, demo: An
     tab.wait()
     tab.ask("Thank you. " * 30)
     tab.ask("And when is it?")
-    assert "cached" in tab.page.locator(".numbers").last.inner_text()
+    tab.page.locator(".details summary").last.click()
+    assert "cached" in tab.page.locator(".figures").last.inner_text()
 
 
 def test_without_the_key_there_is_nothing_to_see(demo: Any) -> None:

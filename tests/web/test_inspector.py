@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,71 +22,129 @@ TEXT = "\n".join([*LINES[:35], NEEDLE, *LINES[35:]])
 QUESTION = f"{TEXT}\n\nWhat is the door code of the Tolmir Archive?"
 
 
-def test_the_needle_is_shaded_and_listed_first(open_tab: Any, scripted: Any) -> None:
-    scripted.service.replies[QUESTION] = "The door code of the Tolmir Archive is 4815."
+def test_the_story_in_three_steps_and_in_the_chat(open_tab: Any, scripted: Any, tmp_path: Path) -> None:
+    """Every answer is recorded. The line under it, its words and the inspector show the passage."""
+    reply = "The door code of the Tolmir Archive is 4815."
+    scripted.service.replies[QUESTION] = reply
+    scripted.service.pace = 0
+    tab = open_tab(viewport={"width": 1440, "height": 900})
+    page = tab.page
+    tab.ask(QUESTION)
+    line = page.locator(".read").inner_text()
+    assert re.fullmatch(r"Read [\d.]+ % of [\d,]+ tokens · found [\d,]+ tokens back", line), line
+    page.click(".found")
+    page.wait_for_function(f"{SHADED}.includes('4815')")
+    assert page.evaluate(SHADED) == NEEDLE.rstrip(".")
+    assert page.locator(".plain.folded").count() == 0
+    box = page.evaluate(
+        "(() => { const [range] = CSS.highlights.get('dsa-read-4'); const r = range.getBoundingClientRect(), "
+        "log = document.getElementById('dsa-log').getBoundingClientRect(); return [log.top, r.top, r.bottom, log.bottom]; })()"
+    )
+    assert box == sorted(box), "the passage is not in view"
+    page.evaluate("CSS.highlights.clear()")
+    # Hovering the last word of the answer.
+    page.locator(".answer .body").scroll_into_view_if_needed()
+    point = page.evaluate(
+        "(() => { const text = document.querySelector('.answer .body .plain, .answer .body p').firstChild, r = new Range(); "
+        "r.setStart(text, text.data.length - 4); r.setEnd(text, text.data.length - 3); "
+        "const box = r.getBoundingClientRect(); return [box.left + 1, box.top + box.height / 2]; })()"
+    )
+    page.mouse.move(*point)
+    page.wait_for_function("CSS.highlights.size > 0")
+    assert "Tolmir Archive" in page.evaluate(
+        "[...CSS.highlights.values()].flatMap((each) => [...each]).map(String).join(' ')"
+    )
+    # The inspector, beside it.
+    page.click(".answer [data-action=inspect]")
+    page.wait_for_selector(".dsa-story blockquote")
+    assert "What is the door code" in page.locator(".dsa-context").inner_text()
+    assert "scripted" in page.locator(".dsa-context").inner_text()
+    assert page.locator(".dsa-words-of").inner_text() == reply
+    told = page.locator(".dsa-told").inner_text()
+    assert told in reply.split() and page.locator(".dsa-word.dsa-picked").inner_text().startswith(told)
+    assert page.locator(".dsa-story blockquote").inner_text() == NEEDLE
+    page.locator(".dsa-word", has_text="Archive").click()
+    page.wait_for_function("document.querySelector('.dsa-told')?.innerText === 'Archive'")
+    scripted.service.replies[QUESTION] = "I was not told."
+    page.click(".dsa-try")
+    page.wait_for_selector(".dsa-side")
+    assert page.locator(".dsa-side p").all_inner_texts() == [reply, "I was not told."]
+    texts = token_texts(
+        scripted.service.llm.chat_token_ids([{"role": "user", "content": QUESTION}]), scripted.service.tokenizer
+    )
+    [(first, last)] = scripted.service.policies[-1].forbidden
+    assert "".join(texts[first:last]).strip() == NEEDLE
+    # Back closes it; a question that is being answered does not rename it.
+    page.go_back()
+    page.wait_for_selector("#dsa-inspector", state="hidden")
+    page.click(".answer [data-action=inspect]")
+    scripted.service.pace = 0.05
+    tab.ask("And now something else, at some length, please?", wait=False)
+    page.get_by_text("Below is an earlier answer.").wait_for()
+    assert "What is the door code" in page.locator(".dsa-context").inner_text()
+    page.keyboard.press("Escape")  # stops the answer
+    tab.wait()
+    page.get_by_text("And now something else", exact=False).last.wait_for()
+    assert page.locator(".numbers").last.inner_text() == "stopped"
+    with page.expect_download() as download:
+        page.click("#dsa-save-view")
+    download.value.save_as(tmp_path / "answer.html")
+    report = page.context.new_page()
+    report.goto((tmp_path / "answer.html").as_uri())
+    shown = report.locator(".dsa-context").inner_text()
+    assert "scripted" in shown and "temperature" in shown and "something else" in shown
+
+
+SHADED = "[...(CSS.highlights.get('dsa-read-4') || [])].map(String).join('')"
+
+
+def test_a_short_chat_says_that_all_was_read(open_tab: Any, scripted: Any) -> None:
+    scripted.service.pace = 0
     tab = open_tab()
     page = tab.page
+    tab.ask("Hi")
+    assert page.locator(".read").inner_text().startswith(f"Shorter than {TOPK} tokens, so everything was read.")
+    page.click(".answer [data-action=inspect]")
+    page.wait_for_selector(".dsa-story")
+    assert page.locator(".dsa-story").inner_text().startswith(f"Shorter than {TOPK} tokens, so everything was read.")
+    page.click(".dsa-experts summary")
+    assert page.locator(".dsa-heat").count() == 0
+    page.locator(".dsa-story .dsa-run").click()
+    page.wait_for_function("document.querySelectorAll('.message').length === 4")
+    tab.wait()
+    assert "%" in page.locator(".read").last.inner_text() and "piano" in scripted.service.asked[-1]
+
+
+def test_experts_see_the_heat_map_and_the_plot(open_tab: Any, scripted: Any) -> None:
+    tab = open_tab()
+    page = tab.page
+    scripted.service.replies[QUESTION] = "The door code of the Tolmir Archive is 4815."
+    scripted.service.pace = 0
     page.click("#dsa-inspect")
-    assert "Ask something" in page.locator(".panel-note").inner_text()
     tab.ask(QUESTION)
-    page.wait_for_selector(".dsa-passage")
-    # It opens on the token and the layer where the answer was found.
-    assert page.locator(".dsa-layers .dsa-picked").inner_text() == "2"
-    assert page.locator(".dsa-token.dsa-picked").inner_text() in NEEDLE
-    assert page.locator(".dsa-story blockquote").inner_text() == NEEDLE
-    assert "tokens back" in page.locator(".dsa-story").inner_text()
+    page.click(".dsa-experts > summary")
+    page.wait_for_selector(".dsa-mass td[style]")
+    assert page.locator(".dsa-layers .dsa-picked").inner_text() == f"Layer {LAYERS}"
     assert page.locator(".dsa-passage .dsa-words").first.inner_text() == NEEDLE
     shaded = "".join(page.locator(".dsa-text .dsa-l4").all_inner_texts())
     assert NEEDLE in shaded and "committee" not in shaded
-    box, text = (page.locator(selector).first.bounding_box() for selector in (".dsa-text .dsa-l4", ".dsa-text"))
-    assert text["y"] <= box["y"] < text["y"] + text["height"], "the passage is not in view"
     figure = page.locator(".dsa-figure").inner_text()
     assert "%" in figure and "tokens read" in figure
-    page.locator(".dsa-fold").first.click()
-    page.locator(".dsa-layers .dsa-layer", has_text="0").click()
-    assert "committee" not in "".join(page.locator(".dsa-text .dsa-l4").all_inner_texts()) or TOPK > 20
-
-
-def test_heat_map_slider_and_plot(open_tab: Any, scripted: Any) -> None:
-    tab = open_tab()
-    page = tab.page
-    page.click("#dsa-inspect")
-    tab.ask("A short question about nothing in particular, to be answered at some length.")
     heat = page.locator(".dsa-heat")
-    page.wait_for_selector(".dsa-mass td[style]")
     heat.scroll_into_view_if_needed()
     box = heat.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] - 6)
-    assert page.locator(".dsa-heat-note").inner_text().startswith(f"Layer {LAYERS - 1}, tokens ")
+    assert page.locator(".dsa-heat-note").inner_text().startswith(f"Layer {LAYERS}, tokens ")
     heat.click(position={"x": 10, "y": 5})
-    assert page.locator(".dsa-layers .dsa-picked").inner_text() == "0"
+    assert page.locator(".dsa-layers .dsa-picked").inner_text() == "Layer 1"
     assert page.locator(".dsa-ticks span").count() == 5
     page.locator(".dsa-slider").fill("3")
-    page.wait_for_selector(".dsa-token.dsa-picked")
-    assert page.locator(".dsa-token").nth(2).get_attribute("class").endswith("dsa-picked")
-    page.locator(".dsa-plot").click(position={"x": 200, "y": 30})
-    page.wait_for_function("!document.querySelectorAll('.dsa-token')[2].classList.contains('dsa-picked')")
+    page.wait_for_function("document.querySelectorAll('.dsa-token')[2].classList.contains('dsa-picked')")
     page.locator(".dsa-slider").fill("0")
     page.wait_for_function("document.querySelectorAll('.dsa-token.dsa-picked').length === 0")
     assert "against dense attention" in page.locator(".dsa-figure").inner_text()
-
-
-def test_closed_records_nothing_and_can_be_made_up_for(open_tab: Any, scripted: Any) -> None:
-    tab = open_tab()
-    page = tab.page
-    tab.ask("Not recorded")
-    assert page.locator(".answer [data-action=inspect]:visible").count() == 0
-    seed = scripted.service.seeds[-1]
-    page.click("#dsa-inspect")
-    page.get_by_text("Answer again with the same seed").click()
-    page.wait_for_selector(".dsa-text span")
-    assert scripted.service.seeds[-1] == seed
-    page.click("#dsa-inspect-close")
-    page.locator(".answer [data-action=inspect]").click()
-    page.wait_for_selector(".dsa-text:visible")
-    page.reload()
-    page.locator(".answer [data-action=inspect]").click()
-    page.wait_for_selector(".dsa-text:visible")
+    page.locator(".dsa-table summary").last.click()
+    assert page.locator(".dsa-table tr").last.inner_text().startswith(f"layer {LAYERS}")
 
 
 def recording(budget: int = 1 << 30) -> Recording:
@@ -126,6 +185,20 @@ def _sizes(made: Recording, index: int) -> list[int]:
     return [len(selection.positions(layer)) for layer in range(LAYERS)]
 
 
+def test_words_are_whole_and_name_their_passage() -> None:
+    made = recording()
+    texts = made.texts
+    words = made.header()["words"]
+    assert [word["text"] for word in words] == ["It", "is", "4815"]
+    for word in words:
+        first, last = word["tokens"]
+        written = "".join(texts[len(made.prompt) + first : len(made.prompt) + last])
+        assert word["text"] in written and len(written) <= len(word["text"]) + 2
+    found = words[-1]
+    assert found["copied"] and "".join(texts[slice(*found["passage"])]).strip() == NEEDLE
+    assert made.story is not None and made.story.passage == found["passage"] and made.is_quoted
+
+
 def test_a_full_memory_keeps_shares_and_says_so() -> None:
     made = recording(budget=1000)
     header = made.header()
@@ -158,6 +231,8 @@ def test_the_page_stands_alone(chromium: Any, tmp_path: Path) -> None:
     page.on("request", lambda r: problems.append(r.url) if not r.url.startswith("file:") else None)
     page.goto((tmp_path / "out.html").as_uri())
     assert page.locator(".dsa-story blockquote").inner_text() == NEEDLE
+    assert "What is the door code" in page.locator(".dsa-context").inner_text()
+    page.click(".dsa-experts > summary")
     assert page.locator(".dsa-passage .dsa-words").first.inner_text() == NEEDLE
     assert page.locator(".dsa-run").count() == 0 and "not measured" in page.locator(".dsa-mass").inner_text()
     page.close()
@@ -169,6 +244,7 @@ def test_explanations_open_by_keyboard_and_by_touch(chromium: Any, tmp_path: Pat
     context = chromium.new_context(has_touch=True, viewport={"width": 390, "height": 844})
     page = context.new_page()
     page.goto((tmp_path / "out.html").as_uri())
+    page.tap(".dsa-experts > summary")
     hints = page.locator(".dsa-hint")
     assert hints.count() >= 4 and page.locator(".dsa-explanation:visible").count() == 0
     hints.first.tap()
@@ -205,15 +281,16 @@ def test_an_experiment_stands_beside_the_recorded_answer(open_tab: Any, scripted
     page = tab.page
     page.click("#dsa-inspect")
     tab.ask(QUESTION)
+    page.click(".dsa-experts > summary")
     page.wait_for_selector(".dsa-mass td[style]")
     assert page.locator(".dsa-mass td[style]").all_inner_texts() == ["25 %"] * 4
     page.locator(".dsa-passage-buttons button", has_text="Forbid").first.click()
     page.locator(".dsa-choices button", has_text="Window").click()
     page.locator(".dsa-k").fill("0")
     scripted.service.replies[QUESTION] = "I was not told."
-    page.click(".dsa-run")
+    page.click(".dsa-experts .dsa-run")
     page.wait_for_selector(".dsa-verdict")
-    assert page.locator(".dsa-verdict").inner_text().startswith("Another answer")
+    assert page.locator(".dsa-verdict").inner_text().startswith("A different answer")
     assert page.locator(".dsa-altered").inner_text() == "I was not told."
     changes = page.locator(".dsa-change small").all_inner_texts()
     assert set(changes) == {"−2.00"} and len(changes) == page.locator(".dsa-token").count()
@@ -227,8 +304,8 @@ def test_an_experiment_stands_beside_the_recorded_answer(open_tab: Any, scripted
     # Everywhere, and with an error of the server.
     page.locator(".dsa-choices button", has_text="Everywhere").click()
     page.locator(".dsa-choices button", has_text="Dense").click()
-    page.click(".dsa-run")
-    page.wait_for_function("document.querySelector('.dsa-run').disabled === false")
+    page.click(".dsa-experts .dsa-run")
+    page.wait_for_function("document.querySelector('.dsa-experts .dsa-run').disabled === false")
     assert (scripted.service.policies[-1].start, scripted.service.policies[-1].selector) == (0, "dense")
 
 

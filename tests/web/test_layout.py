@@ -16,15 +16,15 @@ def test_fits(open_tab: Any, scripted: Any, name: str, inspecting: bool) -> None
     tab.ask("What fits? " + "long_word_without_any_break" * 20)
     if inspecting:
         tab.page.click("#dsa-inspect")
-        tab.page.get_by_text("Answer again with the same seed").click()
-        tab.page.wait_for_selector(".dsa-text")
+        tab.page.wait_for_selector(".dsa-steps")
+        tab.page.click(".dsa-experts > summary")
         assert tab.page.evaluate(
             "document.querySelector('.panel').scrollWidth <= document.querySelector('.panel').clientWidth"
         )
         if width <= 800:
             tab.page.click("#dsa-inspect-close")
     assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
-    for selector in ("#dsa-send", "#dsa-text textarea", "#dsa-meter", "#dsa-inspect", "#dsa-menu"):
+    for selector in ("#dsa-send", "#dsa-text textarea", "#dsa-meter-box", "#dsa-inspect", "#dsa-menu"):
         box = tab.page.locator(selector).bounding_box()
         assert (
             box
@@ -77,7 +77,7 @@ def test_nothing_jumps_while_streaming(open_tab: Any, scripted: Any) -> None:
     tab.ask("word " * 25, wait=False)
     tab.page.evaluate(
         """() => { window.tops = new Set(); window.widths = new Set();
-        const note = () => { for (const id of ['dsa-composer', 'dsa-meter']) {
+        const note = () => { for (const id of ['dsa-composer', 'dsa-meter-box']) {
             const box = document.getElementById(id).getBoundingClientRect(); window.tops.add(id + box.top); }
           window.widths.add(document.querySelector('.messages').getBoundingClientRect().width);
           window.noting = requestAnimationFrame(note); }; note(); }"""
@@ -184,6 +184,7 @@ def test_every_text_can_be_read(open_tab: Any, scripted: Any, scheme: str) -> No
     assert not tab.page.evaluate(CONTRASTS)
     tab.page.click("#dsa-inspect")
     tab.ask("What can be read? " + "word " * 60)
+    tab.page.click(".dsa-experts > summary")
     tab.page.wait_for_selector(".dsa-passage")
     tab.page.evaluate(
         "[1, 2, 3, 4].forEach((n) => document.querySelector('.dsa-text').append("
@@ -213,14 +214,15 @@ def test_the_keyboard_shows_where_it_is(open_tab: Any) -> None:
 
 
 def test_what_is_pressed_is_large_enough(open_tab: Any, scripted: Any) -> None:
-    """WCAG 2.2, 2.5.8: 24 pixels, but for the tokens, which stand in lines of text."""
+    """WCAG 2.2, 2.5.8: 24 pixels, but for folds, which stand in lines of text."""
     tab = open_tab()
     scripted.service.pace = 0
     tab.page.click("#dsa-inspect")
     tab.ask("What can be pressed? " + "word " * 60)
+    tab.page.click(".dsa-experts > summary")
     tab.page.wait_for_selector(".dsa-passage")
     small = tab.page.evaluate(
-        "[...document.querySelectorAll('#dsa-app button:not(.dsa-token, .dsa-fold, .dsa-link)')].filter((e) => {"
+        "[...document.querySelectorAll('#dsa-app button:not(.dsa-fold), #dsa-app summary')].filter((e) => {"
         "const r = e.getBoundingClientRect(); return r.width && (r.width < 24 || r.height < 24); })"
         ".map((e) => [e.className, e.title, e.getBoundingClientRect().height])"
     )

@@ -38,30 +38,69 @@ def test_reading_a_long_prompt_shows_progress(open_tab: Any, scripted: Any) -> N
     scripted.service.reading = (100, 200, 300)
     tab.ask("word " * 400, wait=False)
     tab.page.wait_for_function("document.querySelector('.answer .reading')?.value >= 100")
-    assert tab.page.locator(".numbers").inner_text().startswith("reading ")
+    numbers = tab.page.locator(".numbers")
+    assert numbers.inner_text().startswith("reading ")
+    tab.page.wait_for_function("document.querySelector('.numbers').innerText.endsWith(' s left')")
     tab.wait()
     assert not tab.page.locator(".answer .reading").is_visible()
     scripted.service.reading = ()
 
 
-def test_a_server_that_comes_back_is_noticed_without_a_reload(open_tab: Any) -> None:
+def test_a_server_that_comes_back_finds_everything_as_it_was(open_tab: Any) -> None:
+    """Its process is another one. In between, an answer grew, text and a file waited, and Send was pressed twice."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     first = serve(ScriptedService(scripted_llm(), pace=0.05), port=port)
     tab = open_tab(url=first.url)
+    tab.page.wait_for_timeout(300)
     tab.ask("word " * 200, wait=False)
     tab.page.wait_for_function("document.querySelector('.answer .body').innerText.length > 20")
-    tab.page.fill("#dsa-text textarea", "and now?")
     first.service.cancelled.update(range(9))
     first.stop()
     tab.page.wait_for_selector("#dsa-away:visible", timeout=30_000)
-    tab.wait()
-    assert tab.answer().startswith("You said: word") and "stopped" in tab.page.locator(".numbers").inner_text()
+    assert tab.page.locator("#dsa-send").is_disabled()
+    tab.page.set_input_files("#dsa-attach-file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b""})
+    tab.page.fill("#dsa-text textarea", "and now?")
+    tab.page.press("#dsa-text textarea", "Enter")
+    tab.page.evaluate("document.getElementById('dsa-send').click()")
     second = serve(ScriptedService(scripted_llm()), port=port)
-    tab.page.wait_for_selector("#dsa-away:not(:visible)", state="attached", timeout=30_000)
-    assert tab.page.locator("#dsa-text textarea").input_value() == "and now?"
-    tab.ask("and now?")
-    assert tab.answer() == "You said: and now?"
+    tab.page.get_by_text("The server is back.").wait_for(timeout=30_000)
+    tab.page.wait_for_selector(".answer")
+    assert tab.answer().startswith("You said: word")
+    assert tab.page.locator(".numbers").inner_text() in (
+        "stopped",
+        "the server stopped before this answer was complete",
+    )
+    tab.page.wait_for_function("document.querySelector('#dsa-text textarea')?.value === 'and now?'")
+    assert tab.page.locator(".message").count() == 2 and not second.service.asked
+    tab.page.press("#dsa-text textarea", "Enter")
+    tab.page.wait_for_function("document.querySelectorAll('.answer').length === 2")
+    tab.wait()
+    assert tab.answer() == "You said: and now?" and len(second.service.asked) == 1
+    tab.page.close()
     second.stop()
     tab.problems.clear()  # the browser's own lines about a server that does not answer
+
+
+def test_send_pressed_before_the_page_has_noticed(open_tab: Any) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    first = serve(ScriptedService(scripted_llm()), port=port)
+    tab = open_tab(url=first.url)
+    tab.ask("one")
+    first.stop()
+    tab.page.fill("#dsa-text textarea", "two")
+    tab.page.click("#dsa-send", force=True)
+    tab.page.wait_for_selector("#dsa-away:visible", timeout=30_000)
+    second = serve(ScriptedService(scripted_llm()), port=port)
+    tab.page.get_by_text("The server is back.").wait_for(timeout=30_000)
+    tab.page.wait_for_function("document.querySelector('#dsa-text textarea')?.value === 'two'")
+    tab.page.click("#dsa-send")
+    tab.page.wait_for_function("document.querySelectorAll('.answer').length === 2")
+    tab.wait()
+    assert tab.answer() == "You said: two" and tab.answer(0) == "You said: one"
+    tab.page.close()
+    second.stop()
+    tab.problems.clear()

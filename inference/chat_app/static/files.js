@@ -23,6 +23,7 @@ function draw() {
 function set(files) {
   props.value = files;
   draw();
+  keep();
 }
 
 function say(text) {
@@ -33,6 +34,10 @@ async function add(list) {
   for (const file of list) {
     if (file.size > MAX_BYTES) {
       say(`${file.name} is too big: at most ${MAX_BYTES / 1e6} MB of text.`);
+      continue;
+    }
+    if (!file.size) {
+      say(`${file.name} is empty.`);
       continue;
     }
     const bytes = new Uint8Array(await file.arrayBuffer());
@@ -53,7 +58,21 @@ async function add(list) {
   }
 }
 
-watch("value", draw);
+// The files of an unsent message come back after a reload.
+const FILES = "deepseek-v32/files";
+function keep() {
+  try {
+    sessionStorage.setItem(FILES, JSON.stringify(props.value || []));
+  } catch (error) {
+    sessionStorage.removeItem(FILES); // too big for the browser's storage
+  }
+}
+const before = JSON.parse(sessionStorage.getItem(FILES)) || [];
+if (before.length) props.value = before;
+watch("value", () => {
+  draw();
+  keep();
+});
 document.getElementById("dsa-attach").addEventListener("click", () => document.getElementById("dsa-attach-file").click());
 document.getElementById("dsa-attach-file").addEventListener("change", async (event) => {
   await add(event.target.files);

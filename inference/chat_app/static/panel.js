@@ -1,8 +1,13 @@
-// The inspector's panel: it opens, closes and follows the answers. Answers are recorded while it is open.
+// The inspector's panel, and what the chat shows of a recording: the passage that an answer was found in, and what a word read.
 const panelBody = element.querySelector(".panel-body");
 const panelNote = element.querySelector(".panel-note");
-let current = null; // {run, view}
+const saveButton = document.getElementById("dsa-save-view");
+const INSPECTING = "deepseek-v32/inspecting"; // kept across a reload
+let current = null; // {run, header, view}
 let latest = null; // the latest value of the log
+let leaving = false; // the page goes back in its history, because the panel was closed by its button
+const headers = new Map(); // by run
+const articles = () => document.querySelectorAll(".messages > .message");
 
 function opened() {
   return document.body.classList.contains("dsa-inspecting");
@@ -11,30 +16,64 @@ function opened() {
 function toggle(open) {
   document.body.classList.toggle("dsa-inspecting", open);
   document.getElementById("dsa-inspect").setAttribute("aria-pressed", open);
-  props.value = { open };
+  sessionStorage.setItem(INSPECTING, open ? "1" : "");
+  if (!open) clearShades();
+  // The browser's Back closes it.
+  if (open && !(history.state || {}).inspecting) history.pushState({ inspecting: true }, "");
+  if (!open && (history.state || {}).inspecting && !leaving) {
+    leaving = true;
+    history.back();
+  }
   if (open) follow(latest);
 }
 
-function say(text, button, run) {
-  panelNote.replaceChildren(text);
-  if (button) {
-    const element = document.createElement("button");
-    element.type = "button";
-    element.textContent = button;
-    element.addEventListener("click", run);
-    panelNote.append(element);
-  }
+window.addEventListener("popstate", () => {
+  const isOwn = leaving;
+  leaving = false;
+  if (opened() && isOwn) history.pushState({ inspecting: true }, ""); // it was opened again meanwhile
+  else if (opened() && !(history.state || {}).inspecting) toggle(false);
+});
+
+function say(text) {
+  panelNote.textContent = text;
   panelNote.hidden = !text;
+}
+
+async function headerOf(run) {
+  if (!headers.has(run)) {
+    const header = await server.header(run);
+    if (!header || !header.recorded) return null;
+    headers.set(run, header);
+  }
+  return headers.get(run);
+}
+
+const messageOf = (run) => latest.conversation.messages.findIndex((message) => message.run === run);
+
+// (first, after the last) token → ranges of the chat, or null if the answer is not in the conversation that is shown.
+function mapOf(run, header) {
+  const index = messageOf(run);
+  return index < 0 ? null : chatMap(header, latest.conversation.messages.slice(0, index), articles());
+}
+
+function showPassage(run, header, passage, scroll) {
+  const ranges = (mapOf(run, header) || (() => []))(...passage);
+  shade([[], [], [], ranges]);
+  if (scroll && ranges.length) {
+    if (innerWidth <= 800 && opened()) toggle(false);
+    scrollToRange(ranges[0]);
+    shade([[], [], [], ranges]);
+  }
 }
 
 async function load(run) {
   if (current && current.run === run) return;
-  const header = await server.header(run);
-  if (!header || !header.recorded) {
+  const header = await headerOf(run);
+  if (!header) {
     current = null;
     panelBody.replaceChildren();
-    offer("The recording of this answer is no longer there. ");
-    return;
+    saveButton.hidden = true;
+    return say("The recording of this answer is no longer there. Ask again to record a new one.");
   }
   say("");
   const source = {
@@ -43,10 +82,22 @@ async function load(run) {
     totals: () => server.totals(run),
     mass: () => server.mass(run),
     replay: (change, onProgress) => replay(run, change, onProgress),
+    pad: () => document.dispatchEvent(new CustomEvent("dsa:retry", { detail: { index: messageOf(run), pad: true } })),
+    show: (passage) => showPassage(run, header, passage, true),
+    shade: (word) => (word && word.passage && opened() ? showPassage(run, header, word.passage, false) : clearShades()),
   };
   const box = document.createElement("div");
   panelBody.replaceChildren(box);
-  current = { run, view: mountInspector(box, source) };
+  saveButton.hidden = false;
+  current = { run, header, view: null };
+  current.view = mountInspector(box, source);
+  mark();
+}
+
+// The answer that the panel shows is marked in the chat.
+function mark() {
+  const index = current ? messageOf(current.run) : -1;
+  articles().forEach((article, i) => article.classList.toggle("inspected", i === index && opened()));
 }
 
 // While the server computes, its progress is asked for from time to time.
@@ -63,39 +114,97 @@ async function replay(run, change, onProgress) {
   }
 }
 
-function offer(text) {
-  const messages = latest ? latest.conversation.messages : [];
-  const index = messages.length - 1;
-  const last = messages[index];
-  if (!last || last.role !== "assistant") return say(text + "Ask something: while the inspector is open, answers are recorded.");
-  const seed = (last.numbers || {}).seed;
-  say(text + "Answers are recorded while the inspector is open. ", "Answer again with the same seed", () =>
-    document.dispatchEvent(new CustomEvent("dsa:retry", { detail: { index, seed } })));
-}
-
 function follow(value) {
   latest = value;
-  if (!opened() || !value) return;
+  if (!opened() || !value) return mark();
   const last = value.conversation.messages.filter((message) => message.role === "assistant").pop();
   if (value.running) {
-    if (!current) say("Recording the answer…");
-    return;
+    say(current && messageOf(current.run) >= 0 ? "Below is an earlier answer. The next one is being written …" : "The answer is being written …");
+    if (current && messageOf(current.run) < 0) drop();
+    return mark();
   }
-  if (last && last.run) load(last.run);
+  if (last && last.run) load(last.run).then(mark);
   else {
-    current = null;
-    panelBody.replaceChildren();
-    offer("");
+    drop();
+    say(last ? "This answer was not recorded. Answers are recorded up to a maximum length that the memory allows." : "Ask something, then see here what was read to answer it.");
   }
 }
 
+function drop() {
+  current = null;
+  panelBody.replaceChildren();
+  saveButton.hidden = true;
+}
+
+async function saveView() {
+  const page = current && (await server.report(current.run));
+  if (!page) return say("The recording of this answer is no longer there.");
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([page], { type: "text/html" }));
+  link.download = "answer.html";
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+// A word of an answer under the pointer: what was read just before writing it is shaded in the chat.
+let hovered = null; // [run, token]
+let hoverTimer = 0;
+const selections = new Map(); // by run and token
+async function hover(event) {
+  const body = event.target.closest && event.target.closest(".answer .body");
+  const index = body ? [...articles()].indexOf(body.closest(".message")) : -1;
+  const run = index >= 0 && latest && (latest.conversation.messages[index] || {}).run;
+  const header = run && !latest.running ? await headerOf(run) : null;
+  const token = header ? tokenAt(header, body, event.clientX, event.clientY) : null;
+  const word = token === null ? null : header.words.find(({ tokens }) => tokens[0] <= token && token < tokens[1]);
+  const place = word ? `${run} ${word.tokens[0]}` : null;
+  if (place === hovered) return;
+  hovered = place;
+  clearTimeout(hoverTimer);
+  if (!place) return current && opened() ? null : clearShades();
+  hoverTimer = setTimeout(async () => {
+    const at = word.token ?? word.tokens[0];
+    if (!selections.has(place)) selections.set(place, await server.selection([run, at]));
+    if (hovered === place && selections.get(place)) shadeSelection(run, header, selections.get(place));
+  }, 120);
+}
+
+function shadeSelection(run, header, data) {
+  const find = mapOf(run, header);
+  if (!find) return;
+  const layers = readLayers(data, false);
+  const strengths = new Float32Array(header.prompt_tokens);
+  for (const layer of layers) for (let s = 1; s < header.prompt_tokens; s++) if (layer.counts[s]) strengths[s] += layer.strengths[s] + 0.02;
+  const peak = strengths.reduce((most, each) => Math.max(most, each), 1e-6);
+  const levels = [[], [], [], []];
+  const level = (s) => (strengths[s] ? Math.min(3, Math.floor((4 * strengths[s]) / peak)) : -1);
+  for (let s = 0; s < header.prompt_tokens; ) {
+    let end = s + 1;
+    while (end < header.prompt_tokens && level(end) === level(s)) end++;
+    if (level(s) >= 0) levels[level(s)].push(...find(s, end));
+    s = end;
+  }
+  shade(levels);
+}
+
+document.addEventListener("mousemove", hover);
+document.addEventListener("click", (event) => event.target.closest(".answer .body") && hover(event));
 document.addEventListener("dsa:shown", (event) => follow(event.detail));
 document.addEventListener("dsa:theme", () => current && current.view.redraw());
-document.addEventListener("dsa:inspect", (event) => {
+document.addEventListener("dsa:inspect", async (event) => {
+  const { run } = latest.conversation.messages[event.detail.index];
   if (!opened()) toggle(true);
-  load(event.detail.run);
+  await load(run);
+  mark();
+});
+document.addEventListener("dsa:passage", async (event) => {
+  const { run } = latest.conversation.messages[event.detail.index];
+  const header = await headerOf(run);
+  if (header && header.story) showPassage(run, header, header.story.passage, true);
+  else document.dispatchEvent(new CustomEvent("dsa:notice", { detail: "The recording of this answer is no longer there. Ask again to record a new one." }));
 });
 document.getElementById("dsa-inspect").addEventListener("click", () => toggle(!opened()));
 document.getElementById("dsa-inspect-close").addEventListener("click", () => toggle(false));
-toggle(false);
+saveButton.addEventListener("click", saveView);
+toggle(Boolean(sessionStorage.getItem(INSPECTING)));
 document.dispatchEvent(new CustomEvent("dsa:who"));

@@ -6,7 +6,8 @@ let unsaved = null; // is saved after half a second at the latest, and when the 
 function saveNow() {
   clearTimeout(saveTimer);
   saveTimer = 0;
-  if (unsaved) store.save(unsaved);
+  const merged = unsaved && store.save(unsaved);
+  if (merged && merged.id === shown.conversation.id && !shown.running) trigger("restore", { conversation: merged });
   unsaved = null;
   drawList();
 }
@@ -22,6 +23,7 @@ window.addEventListener("pagehide", saveNow);
 // The server has sent a new value. It may belong to a conversation that this tab has left in the meantime.
 watch("value", () => {
   const value = props.value;
+  sentAt = 0;
   if (value && value.notice) {
     props.value = shown;
     store.current = shown.conversation.id;
@@ -38,10 +40,41 @@ watch("value", () => {
     return;
   }
   const finished = shown && shown.running && !value.running;
+  const resumed = value.running && (!shown || !shown.running || shown.conversation.id !== id);
   store.current = id;
   show(value);
   keep(value.conversation, finished || !value.running);
+  if (resumed && restoring) trigger("resume", { run: value.running });
+  restoring = false;
+  if (finished && wanted) openWanted();
+  if (finished && tells) {
+    tells = false;
+    const last = value.conversation.messages.length - 1;
+    if (value.conversation.messages[last].run) openInspector(last);
+  }
 });
+
+let restoring = false; // the next value is a conversation from the browser's storage, whose answer may still grow on the server
+let wanted = null; // a conversation to show when the present answer has stopped
+
+function openWanted() {
+  const conversation = wanted;
+  wanted = null;
+  open(conversation);
+}
+
+// Ask again from an earlier turn; what followed stays as a branch, and can be brought back at once.
+function askAgain(detail) {
+  const before = structuredClone(shown.conversation);
+  const dropped = before.messages.length - detail.index > (before.messages[detail.index].role === "user" ? 2 : 1);
+  trigger("retry", detail);
+  if (!dropped) return;
+  notify("What followed is kept as another branch.", () => {
+    wanted = before;
+    if (shown.running) byId("dsa-stop").click();
+    else openWanted();
+  });
+}
 
 const leftRunning = new Set(); // conversations whose answer still grows while the page shows another one
 
@@ -54,6 +87,7 @@ function open(conversation) {
   leave();
   store.current = conversation.id; // the server checks the conversation and sends it back under this id
   leftRunning.delete(conversation.id);
+  restoring = true;
   trigger("restore", { conversation });
   closeDrawers();
 }
@@ -94,9 +128,17 @@ function drawList() {
 function clear(id) {
   if (id === store.current && shown.running) return notify("Stop the answer first.");
   if (unsaved && unsaved.id === id) unsaved = null;
+  const removed = store.load(id);
+  const wasShown = id === store.current;
   store.remove(id);
-  if (id === store.current) startNew();
+  if (wasShown) startNew();
   drawList();
+  if (!removed) return;
+  notify(`Deleted “${(removed.title || "Untitled").slice(0, 30)}”.`, () => {
+    store.save(removed);
+    if (wasShown) open(removed);
+    drawList();
+  });
 }
 
 function exportConversation() {
@@ -144,22 +186,52 @@ const slides = () => innerWidth <= 800 || (innerWidth <= 1100 && document.body.c
 byId("dsa-menu").addEventListener("click", () => document.body.classList.toggle(slides() ? "dsa-menu-open" : "dsa-side-closed"));
 byId("dsa-main").addEventListener("click", (event) => !event.target.closest("#dsa-menu") && closeDrawers());
 byId("dsa-theme").addEventListener("click", () => setTheme(!document.body.classList.contains("dark"), true));
-document.addEventListener("dsa:retry", (event) => trigger("retry", event.detail));
-window.addEventListener("storage", drawList);
+document.addEventListener("dsa:retry", (event) => askAgain(event.detail));
+window.addEventListener("storage", (event) => {
+  drawList();
+  if (event.key === CONVERSATION + store.current && event.newValue) takeOver(store.load(store.current));
+});
+
+// Another tab has saved the conversation that this one shows: show its turns, too, once its answer is complete.
+function takeOver(stored) {
+  const last = stored && stored.messages[stored.messages.length - 1];
+  if (!last || !last.finish || shown.running || shown.conversation.id !== stored.id) return;
+  const mine = structuredClone(shown.conversation);
+  if (graft(mine.messages, 0, stored.messages, 0)) trigger("restore", { conversation: mine });
+}
+
+// The draft belongs to the tab, settings to the browser; both come back after a reload. In the order of the page's components.
+document.addEventListener("dsa:settings", (event) => {
+  const [text, system, ...settings] = event.detail;
+  sessionStorage.setItem(DRAFT, JSON.stringify([text, system]));
+  localStorage.setItem(SETTINGS, JSON.stringify(settings));
+});
+
+function giveBackSettings() {
+  const draft = JSON.parse(sessionStorage.getItem(DRAFT));
+  const settings = JSON.parse(localStorage.getItem(SETTINGS));
+  if (!settings) return false;
+  const text = store.list().length ? "" : document.querySelector("#dsa-text textarea").value;
+  trigger("settings", { settings: [...(draft || [text, ""]), ...settings] });
+  return Boolean(draft);
+}
 
 const welcome = element.querySelector(".examples");
-(props.examples || []).forEach(({ title, hint }, index) => {
+let tells = false; // the first card ends with the inspector open on its story
+(props.examples || []).forEach(({ title, hint, brings }, index) => {
   const card = node("button", "example");
-  card.append(node("b", "", title), node("span", "", hint));
+  card.append(node("b", "", title), node("span", "", hint), node("small", "", brings));
   card.addEventListener("click", () => {
     leave();
     store.current = null; // the server gives the example's conversation its id
+    tells = index === 0;
     trigger("example", { index });
   });
   welcome.append(card);
 });
 
-// Whether the server answers. A growing answer is lost with it, and ends as if it was stopped; what has come is kept.
+// Whether the server answers. While it is away nothing can be sent; when it is back, the page loads itself again and shows
+// everything as it was, because gradio's connection does not survive.
 const away = node("div", "");
 away.id = "dsa-away";
 away.hidden = true;
@@ -167,42 +239,66 @@ away.setAttribute("role", "alert");
 away.textContent = "Can't reach the server. Reconnecting …";
 document.body.append(away);
 const LOOK_EVERY = 4000; // milliseconds
-let known = null; // of the server's process: another one does not know this tab's answers
+let known = null; // id of the server's process
+let lookTimer = 0;
 
 async function look() {
+  clearTimeout(lookTimer);
   let found = null;
   try {
-    // While an answer grows it matters whether the server is still the same one.
-    const place = shown && shown.running ? "config" : "gradio_api/startup-events";
-    const answer = await fetch(place, { cache: "no-store", signal: AbortSignal.timeout(8000) });
-    found = !answer.ok ? null : place === "config" ? (await answer.json()).app_id : known || "there";
+    const answer = await fetch("gradio_api/startup-events", { cache: "no-store", signal: AbortSignal.timeout(8000) });
+    if (answer.ok) found = answer.headers.get("x-process");
   } catch (error) {
     // It is away.
   }
-  const gone = found === null || (known && known !== "there" && found !== known);
-  if (gone && shown && shown.running) endLostAnswer();
-  if (found !== null && !away.hidden) notify("The server is back.");
+  if (found !== null && (!away.hidden || (known && found !== known))) {
+    saveNow();
+    sessionStorage.setItem("deepseek-v32/back", "1");
+    return location.reload();
+  }
+  known = found || known;
   away.hidden = found !== null;
-  known = found === null ? known : found;
-  setTimeout(look, away.hidden ? LOOK_EVERY : 1000);
+  byId("dsa-send").disabled = !away.hidden;
+  lookTimer = setTimeout(look, away.hidden ? LOOK_EVERY : 1000);
 }
+if (sessionStorage.getItem("deepseek-v32/back")) notify("The server is back.");
+sessionStorage.removeItem("deepseek-v32/back");
 
-function endLostAnswer() {
-  const messages = shown.conversation.messages.map((message, i) =>
-    i === shown.conversation.messages.length - 1 && message.role === "assistant" ? { ...message, finish: "abort" } : message);
-  const value = { ...shown, conversation: { ...shown.conversation, messages }, running: null };
-  props.value = value;
-  show(value);
-  keep(value.conversation, true);
+// Before gradio sees them: events that need the server.
+const SENDS = "#dsa-send, #dsa-stop, .example, .message [data-action]:not([data-action=copy], [data-action=edit], [data-action=cancel])";
+let sentAt = 0; // when a message was sent that the server has not shown yet; a second press is a slip
+function holdBack(event) {
+  const sends = event.type === "click" ? event.target.closest(SENDS) : event.key === "Enter" && !event.shiftKey && event.target.closest("#dsa-text");
+  if (!sends) return;
+  const isBusy = event.type === "keydown" && shown && shown.running;
+  const isSecond = Date.now() - sentAt < 800;
+  if (isBusy) notify("The answer is still being written. Stop it first, or wait.");
+  else if (away.hidden && !isSecond) {
+    if (event.type === "keydown" || event.target.closest("#dsa-send")) sentAt = Date.now();
+    lookTimer = setTimeout(look, 600); // whether it has arrived
+    return;
+  }
+  event.preventDefault();
+  event.stopImmediatePropagation();
 }
+for (const type of ["click", "keydown"]) window.addEventListener(type, holdBack, true);
 look();
+
+// Escape stops an answer.
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || event.defaultPrevented) return;
+  if (shown && shown.running) byId("dsa-stop").click();
+});
 
 const theme = localStorage.getItem("deepseek-v32/theme");
 if (theme) setTheme(theme === "dark", false);
 show(props.value);
 const kept = store.current && store.load(store.current);
-if (kept) trigger("restore", { conversation: kept });
-else startNew();
+const hasSystem = giveBackSettings();
+if (kept) {
+  restoring = true;
+  trigger("restore", { conversation: kept, loading: hasSystem });
+} else startNew();
 drawList();
 document.body.classList.add("dsa-ready");
 focusText();

@@ -1,15 +1,56 @@
-// The conversations of this browser, each in an entry of its own, so that two tabs never overwrite each other's.
+// The conversations of this browser, each in an entry of its own. Two tabs may show the same one: saving keeps the turns of both.
 const CONVERSATION = "deepseek-v32/conversation/";
 const CURRENT = "deepseek-v32/current";
+const SETTINGS = "deepseek-v32/settings";
+const DRAFT = "deepseek-v32/draft";
+
+const identity = (message) => message.id || message.role + ":" + message.content;
+const withoutBranches = ([first, ...rest]) => [{ ...first, branches: undefined, branch: undefined }, ...rest];
+
+// Adds to `ours`, from place `at` on, the turns that only `theirs` has: at the end, or else as a branch. Returns whether there were any.
+function graft(ours, at, theirs, from) {
+  if (from >= theirs.length) return false;
+  if (at >= ours.length) return ours.push(...theirs.slice(from)) > 0;
+  const first = ours[at];
+  let added = false;
+  for (const tail of [theirs.slice(from), ...(theirs[from].branches || [])].map(withoutBranches)) {
+    const same = identity(tail[0]) === identity(first) ? null : (first.branches || []).find((branch) => identity(branch[0]) === identity(tail[0]));
+    if (same === null) {
+      if (!first.finish && tail[0].finish) Object.assign(first, tail[0]);
+      added = graft(ours, at + 1, tail, 1) || added;
+    } else if (same) added = graft(same, 1, tail, 1) || added;
+    else {
+      first.branches = [...(first.branches || []), tail];
+      added = true;
+    }
+  }
+  return added;
+}
+
+// The conversation with another branch of the turn at `index`.
+function withBranch(conversation, index, step) {
+  const { messages } = conversation;
+  const { branches = [], branch = 0 } = messages[index];
+  const all = [...branches];
+  all.splice(branch, 0, withoutBranches(messages.slice(index)));
+  const place = (branch + step + all.length) % all.length;
+  const [[first, ...rest]] = all.splice(place, 1);
+  return { ...conversation, messages: [...messages.slice(0, index), { ...first, branches: all, branch: place }, ...rest] };
+}
 
 const store = {
-  save(conversation) {
-    if (!conversation.messages.length) return;
+  // If another tab has added turns, returns the conversation with them. The given one is gradio's and is not changed.
+  save(given) {
+    if (!given.messages.length) return null;
+    const stored = this.load(given.id);
+    const conversation = structuredClone(given);
+    const added = Boolean(stored) && graft(conversation.messages, 0, stored.messages, 0);
     try {
       localStorage.setItem(CONVERSATION + conversation.id, JSON.stringify({ saved: Date.now(), conversation }));
     } catch (error) {
       notify("This browser's storage is full: the conversation is not kept across a reload. Export it, or delete old ones.");
     }
+    return added ? conversation : null;
   },
   load(id) {
     try {
@@ -46,7 +87,8 @@ const store = {
 
 let notifyTimer = 0;
 document.addEventListener("dsa:notice", (event) => notify(event.detail));
-function notify(text) {
+// With `undo`, a function, the notice stays for ten seconds and has a button.
+function notify(text, undo) {
   let box = document.getElementById("dsa-notice");
   if (!box) {
     box = document.createElement("div");
@@ -54,8 +96,19 @@ function notify(text) {
     box.setAttribute("role", "status");
     document.body.append(box);
   }
-  box.textContent = text;
+  const hide = () => box.classList.remove("shown");
+  box.replaceChildren(text);
+  if (undo) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = "Undo";
+    button.addEventListener("click", () => {
+      hide();
+      undo();
+    });
+    box.append(button);
+  }
   box.classList.add("shown");
   clearTimeout(notifyTimer);
-  notifyTimer = setTimeout(() => box.classList.remove("shown"), 5000);
+  notifyTimer = setTimeout(hide, undo ? 10000 : 5000);
 }

@@ -94,8 +94,7 @@ class DecodeGraphs:
         max_rows: int | None = None,
         layers: int | None = None,
     ) -> None:
-        """observers: the runner's. max_rows: of a step; None: one for each sequence. layers: whose selections can be recorded;
-        None: all."""
+        """max_rows: of a step; None: one for each sequence. layers: whose selections can be recorded; None: all."""
         self.topk = topk
         self.forward = forward
         self.caches = caches
@@ -124,8 +123,7 @@ class DecodeGraphs:
 
     def run(self, batch: Batch, recorder: SelectionRecorder | None = None, plans: Sequence[Plan] = ()) -> Bucket:
         """Run a step of decodes. Its first `batch.tokens` rows are the step's own, until any bucket runs again."""
-        recorded = recorder is not None and recorder.is_active
-        key = self._bucket(batch, recorded)
+        key = self._bucket(batch, recorder is not None)
         if key not in self._buckets:
             self._buckets[key] = self._make(*key)
         bucket = self._buckets[key]

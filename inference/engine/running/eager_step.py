@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -12,7 +12,6 @@ from ....model.stages import is_traced
 from ....model.transformer import Transformer
 from ...config import MAX_DRAFT_TOKENS
 from ..drafting.drafter import Drafter, StepRows, following_tokens, sampling_rows
-from ..sampling.graph_tokens import GreedySample
 from ..scheduling.batch import Batch
 from ..step import Choices, Share, Step, StepRunner
 from .inputs import Inputs
@@ -20,22 +19,16 @@ from .observer import Model, Plan, StepObserver
 from .selection import DecodeRecord, SelectionRecorder
 
 
+@dataclass
 class EagerSteps:
-    """Runs a runner's steps without graphs."""
+    """Runs a runner's steps without graphs. Its fields are the runner's."""
 
-    def __init__(
-        self,
-        model: Model,
-        caches: list[LayerCache],
-        drafts: torch.Tensor,
-        drafter: Drafter | None,
-        scratch_page: int,
-        observers: Sequence[StepObserver],
-    ) -> None:
-        """Arguments: the runner's."""
-        self.model, self.caches, self.drafts, self.drafter = model, caches, drafts, drafter
-        self.scratch_page, self.observers = scratch_page, observers
-        self._record: DecodeRecord | None = None
+    model: Model
+    caches: list[LayerCache]
+    drafter: Drafter | None
+    scratch_page: int
+    observers: Sequence[StepObserver]
+    _record: DecodeRecord | None = None
 
     def run(
         self,
@@ -47,10 +40,8 @@ class EagerSteps:
     ) -> "EagerStep":
         """Run a step. Arguments as in Runner.run."""
         assert not batch.sampled_rows
-        if recorder is not None and not recorder.is_active:
-            recorder = None
-        record = None if recorder is None else self._decode_record(batch)
-        inputs = prepare(batch, self.drafts, recorder if record is None else None)
+        record = None if recorder is None else self._decode_record(batch, runner.drafts.device)
+        inputs = prepare(batch, runner.drafts, recorder if record is None else None)
         if record is not None:
             inputs = inputs._replace(metadata=replace(inputs.metadata, selections=record.device[: batch.tokens]))
         with ExitStack() as watching:
@@ -63,7 +54,7 @@ class EagerSteps:
         rows = None if hidden is None else StepRows(hidden, inputs.positions, inputs.metadata)
         return EagerStep(runner, batch, logits, recorder, rows, share, self)
 
-    def _decode_record(self, batch: Batch) -> DecodeRecord | None:
+    def _decode_record(self, batch: Batch, device: torch.device) -> DecodeRecord | None:
         """Return the record for a decode step's selections; None if the step reports its selections layer by layer."""
         model = self.model
         if not isinstance(model, Transformer) or any([each.by_layer for each in self.observers]) or is_traced():
@@ -75,8 +66,8 @@ class EagerSteps:
             return None
         rows = 1 << (batch.tokens - 1).bit_length()
         if self._record is None or len(self._record.device) < rows:
-            sizes = rows, model.config.num_hidden_layers, model.config.index_topk
-            self._record = DecodeRecord.separate(*sizes, self.drafts.device)
+            layers, topk = model.config.num_hidden_layers, model.config.index_topk
+            self._record = DecodeRecord.separate(rows, layers, topk, device)
         return self._record
 
     def _forward(self, batch: Batch, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -109,27 +100,22 @@ class EagerStep(Step):
 
     @torch.inference_mode()
     def _draft(self, choices: Choices | None) -> None:
-        owner, batch, rows = self._owner, self.batch, self._rows
+        owner, table = self._owner, self.runner.drafts
+        batch, rows = self.batch, self._rows
         tokens, accepted, noise = choices or self.choices()
         assert owner.drafter is not None and batch.draft_tokens is not None and rows is not None
         self._rows = None  # their memory is free for the passes' own
         if batch.draft_entries is not None:
             batch = batch.leading(batch.draft_entries)
             rows = rows.leading(batch)
-        following = torch.from_numpy(following_tokens(batch)).to(owner.drafts.device)
+        following = torch.from_numpy(following_tokens(batch)).to(table.device)
         following[rows.metadata.logit_rows] = tokens
-        sampling = sampling_rows(batch, owner.scratch_page, owner.drafts.device)
-        drafts = owner.drafts[: len(accepted), : self.batch.draft_tokens]
+        sampling = sampling_rows(batch, owner.scratch_page, table.device)
+        drafts = table[: len(accepted), : self.batch.draft_tokens]
         with ExitStack() as watching:
             for each in owner.observers:
                 watching.enter_context(each.draft(self.batch))
             owner.drafter.draft(rows, following, sampling, accepted, noise, drafts)
-
-    def _likeliest_choices(self) -> Choices:
-        raise AssertionError("no graph has found tokens")
-
-    def _sample_in_graph(self) -> GreedySample:
-        raise AssertionError("no graph has found tokens")
 
 
 def prepare(batch: Batch, drafts: torch.Tensor, on_selection: SelectionCallback | None = None) -> Inputs:
@@ -176,6 +162,7 @@ def prepare(batch: Batch, drafts: torch.Tensor, on_selection: SelectionCallback 
         logit_rows=tensor(np.concatenate(logit_rows)),
         max_context=max(lengths[: batch.decodes], default=0),
         on_selection=on_selection,
+        on_logits=batch.take_logits,
         policies=tuple(policies) if any(policies) else (),
     )
     return Inputs(new_tokens, new_positions, metadata, block_table)

@@ -77,12 +77,12 @@ class Runner:
         self.sampling_graphs = None
         if graphs is not None:
             self.sampling_graphs = SamplingGraphs(graphs.batches[-1], self.device, graphs.capture)
-        self._eager = EagerSteps(model, caches, self.drafts, drafter, scratch_page, self.observers)
+        self._eager = EagerSteps(model, caches, drafter, scratch_page, self.observers)
         self._open: weakref.ref[Step] | None = None  # the step that the next launch ends
 
     @property
     def supports_async_scheduling(self) -> bool:
-        return self.graphs is not None and not self._by_layer
+        return self.graphs is not None and not any([each.by_layer for each in self.observers])
 
     def is_quick(self, batch: Batch) -> bool:
         assert self.graphs is not None
@@ -122,10 +122,6 @@ class Runner:
         finally:
             self.observers.remove(observer)
 
-    @property
-    def _by_layer(self) -> bool:
-        return any([each.by_layer for each in self.observers])
-
     @torch.inference_mode()
     def run(
         self,
@@ -134,8 +130,7 @@ class Runner:
         plans: Sequence[Plan] | None = None,
         share: Share | None = None,
     ) -> Step:
-        """Like ModelRunner.run. recorder: None: one if a request asks for its selections. plans: None: this rank's own. share: see
-        Step."""
+        """Like ModelRunner.run. recorder: None: one if it is needed. plans: None: this rank's own. share: see Step."""
         if self._threads is not None:
             self._threads.use(batch)
         before = None if self._open is None else self._open()

@@ -25,7 +25,7 @@ _Part = tuple[dict[int, _Place], int, list[torch.Tensor | None]]
 
 
 class SelectionRecorder:
-    """Collects one step's selections for the requests that ask for them (Request.inspect).
+    """Collects one step's selections for the requests that ask for them (Request.inspect). Other steps have none.
 
     While the step is launched, it only copies rows on the device. Reading them layer by layer would stall a GPU 61 times a token.
     A failure does not disturb the step: `of` raises it, and only for the requests that ask for their selections.
@@ -48,11 +48,6 @@ class SelectionRecorder:
             end += count
             if request.inspect and logit_count:
                 self._rows[request] = end - logit_count, start + count - logit_count, logit_count
-
-    @property
-    def is_active(self) -> bool:
-        """Tell whether a request asks for its selections. If none does, recording costs nothing."""
-        return bool(self._rows)
 
     def decodes(self, values: np.ndarray) -> None:
         """Take what the step writes to its record: int32 [R, L, 2, K], complete when the step's tokens are."""
@@ -162,8 +157,6 @@ class SelectionRecorder:
 
 class IgnoredSelections(SelectionRecorder):
     """Drops a step's selections. Rank 0 reports what was selected; the other ranks only take part in gathering it."""
-
-    is_active = True
 
     def __init__(self) -> None:
         self._recorded, self._error = [], None

@@ -1,7 +1,8 @@
 """One step's work, as the scheduler hands it to the runner. It knows no tensors."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ..request import Request
 
@@ -34,6 +35,8 @@ class Batch:
     draft_tokens: int | None = None
     # How many leading entries it goes over; None: all. The others lie inside of prompts whose answers get no drafts.
     draft_entries: int | None = None
+    # AttentionMetadata.on_logits of a step without a graph. Other ranks drop the logits.
+    take_logits: Callable[[Any], None] | None = None
 
     @classmethod
     def of(cls, entries: list[tuple[Request, int]]) -> "Batch":
@@ -82,8 +85,8 @@ class Batch:
 
     @property
     def is_inspected(self) -> bool:
-        """Tell whether a request asks for its selections."""
-        return any([request.inspect for request in self.requests])
+        """Tell whether a sampling request asks for its selections."""
+        return any([request.inspect for request in self.sampling])
 
     @property
     def most_drafts(self) -> int:

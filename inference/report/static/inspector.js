@@ -12,7 +12,12 @@ function mountInspector(root, source) {
   root.classList.add("dsa");
   const tokenText = (i) => header.texts[header.prompt_tokens + i].trim() || "␣";
 
-  const told = make("section", "dsa-story");
+  const isShort = header.prompt_tokens + header.recorded <= header.index_topk;
+  const steps = mountSteps(source, {
+    header,
+    onPick: (word) => showWord(word),
+    onPassage: source.show,
+  });
   const head = make("section", "dsa-head");
   const figure = make("div", "dsa-figure");
   const plot = make("div", "dsa-plot-box");
@@ -46,8 +51,8 @@ function mountInspector(root, source) {
   const layerButtons = [];
   if (header.layers <= 8) {
     for (const layer of ["all", ...Array(header.layers).keys()]) {
-      const button = make("button", "dsa-layer", layer === "all" ? "All layers" : `${layer}`,
-        layer === "all" ? "The mean of all layers" : `Only what layer ${layer} selected`);
+      const button = make("button", "dsa-layer", layer === "all" ? "All layers" : `Layer ${layer + 1}`,
+        layer === "all" ? "The mean of all layers" : `Only what layer ${layer + 1} selected`);
       button.type = "button";
       button.addEventListener("click", () => setLayer(layer));
       layerButtons.push([layer, button]);
@@ -56,13 +61,16 @@ function mountInspector(root, source) {
   } else {
     const select = make("select", "dsa-layer");
     select.setAttribute("aria-label", "Layer");
-    for (const layer of ["all", ...Array(header.layers).keys()]) select.add(new Option(layer === "all" ? "All layers" : `Layer ${layer}`, layer));
+    for (const layer of ["all", ...Array(header.layers).keys()]) select.add(new Option(layer === "all" ? "All layers" : `Layer ${layer + 1}`, layer));
     select.addEventListener("change", () => setLayer(select.value === "all" ? "all" : +select.value));
     layerButtons.push([null, select]);
     layers.append(select);
   }
 
   const canvas = make("canvas", "dsa-heat");
+  canvas.setAttribute("role", "img");
+  canvas.setAttribute("aria-label", "Heat map: which positions of the conversation each layer read");
+  const heatTable = make("div");
   const ticks = make("div", "dsa-ticks");
   const heatNote = make("div", "dsa-note dsa-heat-note");
   const passages = make("ol", "dsa-passages");
@@ -89,24 +97,37 @@ function mountInspector(root, source) {
     return box;
   };
   const experiment = source.replay ? mountExperiment(source, { texts: header.texts, control, header, make, onChange: () => draw() }) : null;
-  root.append(
-    told,
+  const experts = make("details", "dsa-experts");
+  experts.append(
+    make("summary", "", "For experts"),
     head,
-    section("Answer", "Each token was written after reading only the selected part of the context. Pick one token, or none to see all of them together.", tokens, slider, draftNote),
+    section("Tokens", "Each token was written after reading only the selected part of the context. Pick one token, or none to see all of them together.", tokens, slider, draftNote),
     section("Strongest passages", "Sentences before the question, ordered by the indexer's scores of their tokens: 1 is the strongest token of the context, 0 the weakest one that was selected. The score decides what attention reads, not how much weight attention gives it.", passages),
   );
-  if (experiment) root.append(section("Change something", "Answer again with another selection, and compare. “From the question on” changes what the question and the answer read, over the same cache; “everywhere” also computes the whole conversation anew.", experiment.box));
-  root.append(
-    section("Layers and positions", "One row for each layer, the conversation from left to right. The colour shows how strongly the layer's indexer scored the tokens that it selected there. Click a row to look at one layer.", layers, canvas, ticks, heatNote),
+  if (experiment) experts.append(section("Change something", "Answer again with another selection, and compare. “From the question on” changes what the question and the answer read, over the same cache; “everywhere” also computes the whole conversation anew.", experiment.box));
+  if (!isShort) experts.append(section("Layers and positions", "One row for each layer, the conversation from left to right. The colour shows how strongly the layer's indexer scored the tokens that it selected there. Click a row to look at one layer.", layers, canvas, ticks, heatNote, heatTable));
+  experts.append(
     section("Dense attention's mass that the selection catches", "Dense attention would spread its weight over all tokens. This is the share of that weight which falls on the selected tokens, for groups of attention heads: near 100 % means that leaving out the others changed little. It is measured by computing the answer once more.", mass),
     section("The conversation, shaded", "The darker a token, the higher the indexer scored it among those it selected. Tokens without colour were not read by attention; the indexer itself scores every token, at a fraction of the cost.", legend, text),
   );
+  root.append(steps.box, experts);
+  let measuring = false;
+  experts.addEventListener("toggle", () => {
+    if (!experts.open) return;
+    draw();
+    if (measuring) return;
+    measuring = true;
+    source.mass().then((value) => {
+      state.mass = value || { missing: true };
+      drawMass(mass, { header, mass: state.mass, token: state.token, layer: state.layer });
+    });
+  });
   let at = () => null;
   const back = (position) => `${grouped(state.length - position)} tokens back`;
   canvas.addEventListener("mousemove", (event) => {
     const box = canvas.getBoundingClientRect();
     const spot = at(event.clientX - box.left, event.clientY - box.top);
-    if (spot) heatNote.textContent = `Layer ${spot.layer}, tokens ${grouped(spot.from)}–${grouped(spot.to)}, ${back(spot.from)}: ${spot.read} of ${spot.to - spot.from + 1} read, strongest ${spot.share.toFixed(2)}`;
+    if (spot) heatNote.textContent = `Layer ${spot.layer + 1}, tokens ${grouped(spot.from)}–${grouped(spot.to)}, ${back(spot.from)}: ${spot.read} of ${spot.to - spot.from + 1} read, strongest ${spot.share.toFixed(2)}`;
   });
   canvas.addEventListener("mouseleave", describeHeat);
   canvas.addEventListener("click", (event) => {
@@ -131,13 +152,20 @@ function mountInspector(root, source) {
     draw();
   }
 
+  function showWord(word) {
+    steps.draw(word);
+    if (word && word.passage) state.layer = word.layer;
+    pick(word ? (word.token ?? word.tokens[0]) : null);
+    if (source.shade) source.shade(word);
+  }
+
   function setLayer(layer) {
     state.layer = layer;
     draw();
   }
 
   function draw() {
-    if (!state.layers) return;
+    if (!state.layers || !experts.open) return;
     const chosen = state.layer === "all" ? state.layers : [state.layers[state.layer]];
     const times = state.token === null ? header.recorded : 1;
     state.of = chosen.length * times;
@@ -164,35 +192,16 @@ function mountInspector(root, source) {
         button.setAttribute("aria-pressed", String(layer === state.layer));
       }
     }
-    drawStory();
     drawFigure();
-    drawHeat();
+    if (!isShort) drawHeat();
     describeHeat();
     drawMass(mass, { header, mass: state.mass, token: state.token, layer: state.layer });
     const { counts, strengths, peak, of, length } = state;
     const shown = { counts, strengths, peak, of, length };
-    const told = story && story.token === state.token && story.layer === state.layer ? story.passage : null;
+    const told = (header.words.find((word) => word.token === state.token && word.layer === state.layer) || {}).passage;
     const best = drawPassages(passages, { header, first: told, experiment }, shown, scrollToToken);
     drawText(text, { texts: header.texts, control }, shown);
     if (best) scrollToToken(best.from, false);
-  }
-
-  function drawStory() {
-    told.hidden = !story;
-    if (!story) return;
-    const shown = story.token === state.token && story.layer === state.layer;
-    const button = make("button", "dsa-link", shown ? "Show all tokens and layers" : "Show where it was found");
-    button.type = "button";
-    button.addEventListener("click", () => {
-      state.layer = shown ? "all" : story.layer;
-      pick(shown ? null : story.token);
-    });
-    const line = make("p");
-    line.append(
-      `For “${tokenText(story.token)}”, the indexer of layer ${story.layer} scored this highest, `,
-      make("b", "", `${grouped(header.prompt_tokens + story.token - story.passage[0])} tokens back`), ":",
-    );
-    told.replaceChildren(line, make("blockquote", "", header.texts.slice(...story.passage).join("").trim()), button);
   }
 
   function drawFigure() {
@@ -204,7 +213,8 @@ function mountInspector(root, source) {
       make("small", "dsa-bytes", describeBytes(header, state.token, share, state.length)),
     );
     plot.replaceChildren(sharePlot(header.shares, state.token, (i) => i < header.recorded && pick(i)),
-      make("div", "dsa-note", header.recorded < header.shares.length ? `first ${header.recorded} of ${header.shares.length} tokens recorded` : "share read, token by token; dashed: dense"));
+      make("div", "dsa-note", header.recorded < header.shares.length ? `first ${header.recorded} of ${header.shares.length} tokens recorded` : "share of the context read, token by token; dashed: dense attention"),
+      tableOf("Share of the context read", ["token", "share"], header.shares.map((each, i) => [header.texts[header.prompt_tokens + i].trim() || "␣", percent(each)])));
   }
 
   function scrollToToken(position, flash = true) {
@@ -218,15 +228,21 @@ function mountInspector(root, source) {
   function drawHeat() {
     if (!state.layers) return;
     at = drawHeatMap(canvas, { layers: state.layers, length: state.length, layer: state.layer });
+    drawHeatTable();
     ticks.replaceChildren(...[0, 0.25, 0.5, 0.75, 1].map((part) => make("span", "", grouped(Math.round(part * (state.length - 1))))));
   }
-  if (window.ResizeObserver) new ResizeObserver(drawHeat).observe(canvas.parentElement);
-  if (story) state.layer = story.layer;
-  pick(story ? story.token : null);
-  source.mass().then((value) => {
-    state.mass = value || { missing: true };
-    drawMass(mass, { header, mass: state.mass, token: state.token, layer: state.layer });
-  });
+
+  let tabled = null; // the layers of the table, which stays as it is, and open, while only the size changes
+  function drawHeatTable() {
+    if (tabled === state.layers) return;
+    tabled = state.layers;
+    const tenth = (i) => Math.round((i * state.length) / 10);
+    heatTable.replaceChildren(tableOf("Tokens read, by tenths of the conversation", ["layer", ...[...Array(10).keys()].map((i) => `${i * 10} %`)],
+      state.layers.map(({ counts }, layer) => [`layer ${layer + 1}`, ...[...Array(10).keys()].map((i) => grouped(counts.slice(tenth(i), tenth(i + 1)).filter(Boolean).length))])));
+  }
+  if (window.ResizeObserver) new ResizeObserver(() => experts.open && !isShort && drawHeat()).observe(experts);
+  const first = story && header.words.find((word) => word.token === story.token);
+  showWord(first || null);
   return { pick, setLayer, redraw: draw };
 }
 

@@ -49,7 +49,7 @@ function mountExperiment(source, { header, onChange }) {
   const kText = make("output", "");
   const setK = () => {
     change.topk = sizes[+k.value] ?? null;
-    kText.textContent = change.topk === null ? "all" : `${grouped(change.topk)}${change.topk === header.index_topk ? " (the model's)" : ""}`;
+    kText.textContent = change.selector === "dense" ? "all" : change.topk === null ? "all" : `${grouped(change.topk)}${change.topk === header.index_topk ? " (the model's)" : ""}`;
   };
   k.addEventListener("input", setK);
   setK();
@@ -61,8 +61,12 @@ function mountExperiment(source, { header, onChange }) {
   const result = make("div", "dsa-result");
   result.setAttribute("aria-live", "polite");
   box.append(
-    line("Selector", group("Selector", SELECTORS, "indexer", (value) => (change.selector = value))),
-    line("k", k, kText),
+    line("Selector", group("Selector", SELECTORS, "indexer", (value) => {
+      change.selector = value;
+      k.disabled = value === "dense";
+      setK();
+    })),
+    line("Tokens read", k, kText),
     line("Passages", spans),
     line("Where", group("Where", [[false, "From the question on", "Only the question and the answer read otherwise"], [true, "Everywhere", "Every token reads otherwise: the whole conversation is computed anew"]], false, (value) => (change.everywhere = value))),
     run, progress, result,
@@ -71,7 +75,8 @@ function mountExperiment(source, { header, onChange }) {
   const same = (a, b) => a[0] === b[0];
   function drawSpans() {
     const chip = (kind, name) => (span) => {
-      const button = make("button", `dsa-span dsa-${kind}`, `${name}: ${header.texts.slice(...span).join("").trim().slice(0, 32)}… ×`, "Take this back");
+      const button = make("button", `dsa-span dsa-${kind}`, `${name}: ${header.texts.slice(...span).join("").trim().slice(0, 32)}…`, "Take this back");
+      button.append(make("i", "", " ×"));
       button.type = "button";
       button.addEventListener("click", () => toggle(kind, span));
       return button;
@@ -95,6 +100,7 @@ function mountExperiment(source, { header, onChange }) {
       const button = make("button", `dsa-layer${on ? " dsa-picked" : ""}`, name, title);
       button.type = "button";
       button.setAttribute("aria-pressed", String(on));
+      button.setAttribute("aria-label", `${name}: ${header.texts.slice(...span).join("").trim().slice(0, 60)}`);
       button.addEventListener("click", () => toggle(kind, span));
       row.append(button);
     }
@@ -144,7 +150,7 @@ function drawComparison(box, header, found) {
   });
   const most = changes.reduce((best, value, i) => (texts[i] !== "␣" && Math.abs(value) > Math.abs(changes[best]) ? i : best), 0);
   box.replaceChildren(
-    make("p", "dsa-verdict", `${found.same ? "The same answer" : "Another answer"} after ${found.seconds.toFixed(2)} s. The recorded answer's log-probability: ${fixed(sum(found.before))} → ${fixed(sum(found.after))}; most changed: “${texts[most].trim()}”, ${signed(changes[most])}.`),
+    make("p", "dsa-verdict", `${found.same ? "The same answer" : "A different answer"} after ${found.seconds.toFixed(2)} s. The recorded answer's log-probability: ${fixed(sum(found.before))} → ${fixed(sum(found.after))}; most changed: “${texts[most].trim()}”, ${signed(changes[most])}.`),
   );
   const columns = make("div", "dsa-columns");
   columns.append(

@@ -31,7 +31,7 @@ function drawMass(box, { header, mass, token, layer }) {
   const table = make("table");
   const top = make("tr");
   top.append(make("td"), ...[...Array(groups).keys()].map((group) => {
-    const cell = make("th", "", groups === 1 ? "all heads" : `heads ${group + 1}/${groups}`);
+    const cell = make("th", "", groups === 1 ? "all heads" : `heads, group ${group + 1} of ${groups}`);
     cell.scope = "col";
     return cell;
   }));
@@ -39,7 +39,7 @@ function drawMass(box, { header, mass, token, layer }) {
   const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
   for (const one of layers) {
     const row = make("tr");
-    const name = make("th", "", one === "all" ? "mean of layers" : `layer ${one}`);
+    const name = make("th", "", one === "all" ? "mean of layers" : `layer ${one + 1}`);
     name.scope = "row";
     row.append(name);
     for (let group = 0; group < groups; group++) {

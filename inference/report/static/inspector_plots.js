@@ -72,7 +72,7 @@ function sharePlot(shares, picked, onPick) {
   const width = 400, height = 64, floor = height - 2, top = 8;
   const x = (i) => (shares.length > 1 ? (i * width) / (shares.length - 1) : width / 2);
   const y = (share) => floor - share * (floor - top);
-  const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", class: "dsa-plot" });
+  const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", class: "dsa-plot", role: "img", "aria-label": "Share of the context that each token of the answer read" });
   make("line", { x1: 0, x2: width, y1: y(1), y2: y(1), class: "dsa-dense" }, svg);
   const line = shares.map((share, i) => `${x(i).toFixed(1)},${y(share).toFixed(1)}`);
   const points = shares.length > 1 ? line : [`0,${y(shares[0])}`, `${width},${y(shares[0])}`];

@@ -80,6 +80,8 @@ def answer_params(
     except ArgumentError as error:
         if error.name.startswith("structured_outputs"):
             error = error.renamed(form_field(body))
+        if error.name == "parameters":  # of all functions together
+            error = error.renamed("tools")
         raise ApiError(400, str(error), error.name.partition(" ")[0]) from None
     if grammar is not None:
         params = replace(params, structured_outputs=StructuredOutputsParams(grammar=grammar))

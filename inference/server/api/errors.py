@@ -168,6 +168,9 @@ def install_handlers(app: FastAPI) -> None:
         elif error.status_code == 405:
             allowed = (error.headers or {}).get("Allow", "another")
             message = f"method is {request.method}; expected {allowed} at {path}"
+        elif error.__cause__ is not None:  # FastAPI's, for a body that Python cannot read
+            reason = " ".join(str(error.__cause__).partition(";")[0].split())[:200]
+            message = f"body is not JSON that can be read; expected a JSON object: {reason}"
         return ApiError(error.status_code, message, headers=error.headers).response(request.url.path)
 
     @app.exception_handler(Exception)

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -67,14 +67,15 @@ class AnswerScoreJob(ScoreJob):
     def __init__(
         self,
         request: Request,
-        answer: Sequence[int],
+        count: int,
         top: int,
         deadline: float,
         progress: Progress,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """count: of the answer's tokens, the prompt's last ones."""
         super().__init__(request, top, deadline, clock)
-        self._answer, self._progress = answer, progress
+        self._count, self._progress = count, progress
 
     def work(self, engine: Engine) -> AnswerScores:
-        return score_answer(engine, self._request, self._answer, self._top, self.is_over, self._progress)
+        return score_answer(engine, self._request, self._count, self._top, self.is_over, self._progress)

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 
 from ....kernels.errors import ArgumentError
 from ....model.selection_policy import SelectionPolicy
-from ...answers import check_process
 from ...completion import TokenLogprob
 from ...engine.engine import EngineStats
+from ...engine.fault import check_process
 from ...engine.request import Request
 from ...engine.running.scoring import AnswerScores, Progress
 from ...engine.scheduling.pace import DEVICE_TIMES, StepTimes
@@ -161,9 +161,9 @@ class Service:
 
         Raises Busy, TimeoutError at the deadline, and whatever the model raises.
         """
-        request = self.requests.from_tokens([*prompt, *answer[:-1]], policy=policy)
+        request = self.requests.from_tokens([*prompt, *answer], min_new_tokens=0, policy=policy)
         clock = self._thread.clock
-        job = AnswerScoreJob(request, answer, top, clock() + self.deadline, progress, clock)
+        job = AnswerScoreJob(request, len(answer), top, clock() + self.deadline, progress, clock)
         self._admission.admit(1, lambda: self._thread.queue_job(job))
         scores: AnswerScores = job.future.result()
         return scores

@@ -70,7 +70,7 @@ def tools_missing() -> AbstractContextManager[None]:
 
 
 def calls_in_content() -> AbstractContextManager[None]:
-    def parse(text: str, thinking: bool, tools: Any) -> AssistantMessage:
+    def parse(text: str, thinking: bool, *_: Any) -> AssistantMessage:
         thought, mark, rest = text.partition(END_THINK)
         return AssistantMessage(rest if mark else text, thought if mark else None)
 
@@ -79,14 +79,14 @@ def calls_in_content() -> AbstractContextManager[None]:
 
 def reasoning_in_content() -> AbstractContextManager[None]:
     def change(right: Any) -> Any:
-        return lambda text, thinking, tools: AssistantMessage(text) if thinking else right(text, thinking, tools)
+        return lambda text, thinking, *rest: AssistantMessage(text) if thinking else right(text, thinking, *rest)
 
     return replaced(PARSER, change)
 
 
 def content_in_reasoning() -> AbstractContextManager[None]:
     """The parser believes that every answer begins with reasoning."""
-    return replaced(PARSER, lambda right: lambda text, thinking, tools: right(text, True, tools))
+    return replaced(PARSER, lambda right: lambda text, thinking, *rest: right(text, True, *rest))
 
 
 def _bug(name: str, seed: Callable[[], AbstractContextManager[None]]) -> Bug:

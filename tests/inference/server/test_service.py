@@ -8,10 +8,9 @@ import time
 import pytest
 
 from deepseek_v32.inference import SamplingParams
-from deepseek_v32.inference.engine.running import scoring
 from deepseek_v32.inference.server.service import engine_thread
 from deepseek_v32.inference.server.service.service import Busy, Service
-from support.fake_model import NAN, RAISE, fake_config, fake_llm, reference_tokens
+from support.fake_model import NAN, RAISE, fake_llm, reference_tokens
 
 PROMPT = list(b"what is question 0?")  # its greedy answer is long
 GREEDY = SamplingParams(temperature=0, max_tokens=12)
@@ -311,9 +310,8 @@ def test_draining_lets_requests_finish():
     assert list(stream)[-1].finish_reason == "length"
 
 
-def test_a_job_that_nobody_waits_for_ends_before_its_next_chunk(monkeypatch):
-    monkeypatch.setattr(scoring, "CHUNK_BYTES", 1)  # chunks of one token
-    llm = fake_llm()
+def test_a_job_that_nobody_waits_for_ends_before_its_next_chunk():
+    llm = fake_llm(max_batch_tokens=1)
     begun, gate, chunks = threading.Event(), threading.Event(), []
     llm.model.before_step = lambda: (chunks.append(0), begun.set(), gate.wait(20))
 
@@ -329,9 +327,8 @@ def test_a_job_that_nobody_waits_for_ends_before_its_next_chunk(monkeypatch):
         assert pages_return(service) and len(chunks) <= 2 < len(PROMPT)
 
 
-def test_a_score_past_its_deadline_times_out_by_the_clock_of_the_service(monkeypatch):
-    monkeypatch.setattr(scoring, "CHUNK_BYTES", 1)  # chunks of one token
-    llm, seconds = fake_llm(), [0.0]
+def test_a_score_past_its_deadline_times_out_by_the_clock_of_the_service():
+    llm, seconds = fake_llm(max_batch_tokens=1), [0.0]
 
     def wait():
         seconds[0] += 3
@@ -365,10 +362,9 @@ def test_a_job_in_the_queue_of_a_service_that_stops_fails():
 
 
 @pytest.mark.parametrize("chunk", [1, 5, 1000])
-def test_scores_are_the_models_log_probabilities(monkeypatch, chunk):
-    monkeypatch.setattr(scoring, "CHUNK_BYTES", chunk * 4 * fake_config().vocab_size)
+def test_scores_are_the_models_log_probabilities(chunk):
     expected = fake_llm().logits(PROMPT).log_softmax(-1)
-    with Service(fake_llm()) as service:
+    with Service(fake_llm(max_batch_tokens=chunk)) as service:
 
         async def main():
             # It keeps its place in the batch.

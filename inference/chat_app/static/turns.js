@@ -1,0 +1,230 @@
+// The turns of a conversation: a question with its branches, and an answer with what it read.
+const LONG_TEXT = 1500; // characters; a longer question is shown folded
+const SHORT_PROMPT = 256; // tokens; reading a longer one takes long enough to show it
+const THINK = /Turn thinking on(?: for the next one)?\.\s*$/; // the end of the demo's answer to a question that needs two facts
+
+function speaker(name) {
+  return node("span", "hidden-name", name);
+}
+
+function fileNode(file) {
+  const box = node("details", "file");
+  box.append(node("summary", "", `${file.name} · ${thousands(file.tokens || 0)} tokens`), node("pre", "file-text", file.text));
+  return box;
+}
+
+function userNode(index) {
+  const box = node("article", "message user");
+  const bubble = node("div", "bubble");
+  const actions = node("div", "actions");
+  const branches = node("span", "branches");
+  actions.append(
+    branches,
+    action("Edit", "Change this question and ask again from here", () => edit(index)),
+    action("Copy", "Copy this question", () => copy(shown.conversation.messages[index].content)),
+  );
+  box.append(speaker("You said:"), bubble, actions);
+  let last = null;
+  return {
+    box,
+    update(message) {
+      const count = (message.branches || []).length + 1;
+      const signature = JSON.stringify([message.content, message.files, count, message.branch]);
+      if (signature === last) return;
+      last = signature;
+      branches.hidden = count === 1;
+      const step = (by, name, title) => {
+        const button = node("button", "action step", name, title);
+        button.setAttribute("aria-label", title);
+        button.addEventListener("click", () => (shown.running ? notify("Stop the answer first.") : open(withBranch(shown.conversation, index, by))));
+        return button;
+      };
+      branches.replaceChildren(step(-1, "‹", "The branch before this one"), `${(message.branch || 0) + 1}/${count}`, step(1, "›", "The next branch"));
+      const text = node("div", "plain content", message.content);
+      const parts = (message.files || []).map(fileNode);
+      if (message.content.length > LONG_TEXT) {
+        text.classList.add("folded");
+        // The question stands below a pasted text, in the last paragraph, and stays visible.
+        const tail = node("div", "tail", message.content.trimEnd().split(/\n+/).pop().slice(-LONG_TEXT / 4));
+        const more = node("button", "more", `Show all ${thousands(message.content.length)} characters`);
+        more.addEventListener("click", () => {
+          const folded = text.classList.toggle("folded");
+          tail.hidden = !folded;
+          more.setAttribute("aria-expanded", String(!folded));
+          more.textContent = folded ? `Show all ${thousands(message.content.length)} characters` : "Show less";
+        });
+        more.setAttribute("aria-expanded", "false");
+        parts.push(text, more, tail);
+      } else parts.push(text);
+      bubble.replaceChildren(...parts);
+    },
+  };
+}
+
+function answerNode(index) {
+  const box = node("article", "message answer");
+  const thought = node("details", "thought");
+  const summary = node("summary", "");
+  const thoughtText = node("div", "prose-text");
+  thought.append(summary, thoughtText);
+  const calls = node("div", "calls");
+  const body = node("div", "prose-text body");
+  const problem = node("div", "problem");
+  problem.setAttribute("role", "alert");
+  const read = node("div", "read");
+  const foot = node("div", "foot");
+  const numbers = node("span", "numbers");
+  const details = node("details", "details");
+  const figures = node("span", "figures");
+  details.append(node("summary", "", "Details"), figures);
+  const inspect = action("Inspect", "See where this answer was found", () => openInspector(index));
+  const think = action("Think first, then answer", "Turn thinking on and ask again", () => {
+    const box = document.querySelector("#dsa-thinking input");
+    if (!box.checked) box.click();
+    askAgain({ index, thinking: true });
+  });
+  think.dataset.action = "think";
+  foot.append(
+    think,
+    action("Copy", "Copy this answer", () => copy(shown.conversation.messages[index].content)),
+    action("Retry", "Answer again", () => askAgain({ index })),
+    inspect,
+    details,
+    numbers,
+  );
+  const reading = node("progress", "reading");
+  reading.setAttribute("aria-label", "How much of the conversation is read");
+  box.append(speaker("The model said:"), thought, calls, body, problem, reading, read, foot);
+  let folded = false;
+  const last = {};
+  const set = (key, value, apply) => last[key] !== value && apply((last[key] = value));
+  return {
+    box,
+    update(message, html, growing) {
+      const [content, reasoning] = html || ["", ""];
+      const thinking = growing && !message.content && Boolean(message.reasoning);
+      thought.hidden = !message.reasoning;
+      set("reasoning", reasoning, (value) => (thoughtText.innerHTML = value));
+      set("content", content, (value) => (body.innerHTML = value));
+      set("calls", JSON.stringify(message.calls || []), () => calls.replaceChildren(...(message.calls || []).map(callNode)));
+      const time = (message.numbers || {}).thinking_seconds;
+      summary.textContent = thinking ? "Thinking…" : time === undefined ? "Thought" : `Thought for ${seconds(time)}`;
+      if (thinking && !folded) thought.open = true;
+      if (!thinking && !folded && message.reasoning) {
+        folded = true; // only once, so that a thought which the user opens again stays open
+        thought.open = false;
+      }
+      box.classList.toggle("growing", growing);
+      box.classList.toggle("waiting", growing && !message.content && !message.reasoning);
+      box.dataset.state = growing ? "growing" : message.finish || "done";
+      problem.hidden = !message.error;
+      problem.textContent = message.error || "";
+      inspect.hidden = !message.run;
+      think.hidden = growing || Boolean(message.reasoning) || !THINK.test(message.content);
+      numbers.textContent = describe(message, growing);
+      const rates = growing ? "" : describeRates(message);
+      details.hidden = !rates;
+      figures.textContent = rates;
+      set("read", JSON.stringify([growing, message.numbers, message.error, message.run]), () => drawRead(read, message, index, growing));
+      const n = message.numbers || {};
+      reading.hidden = !growing || n.time_to_first_token !== undefined || !(n.prompt_tokens > SHORT_PROMPT);
+      // Before the first chunk is read there is no share to show, only that something is going on.
+      if (n.read_tokens) Object.assign(reading, { max: n.prompt_tokens, value: Math.min(n.read_tokens, n.prompt_tokens) });
+      else reading.removeAttribute("value");
+    },
+  };
+}
+
+function callNode({ name, arguments: given, result }) {
+  const line = node("div", "call");
+  line.append(node("b", "", name), ` ${given} → ${result}`);
+  return line;
+}
+
+// The line under an answer: how much it read, and where it found what it says.
+function drawRead(box, message, index, growing) {
+  const n = message.numbers || {};
+  box.hidden = growing || message.error || n.kept_share === undefined;
+  if (box.hidden) return;
+  const { index_topk: topk } = shown.meter;
+  if (n.prompt_tokens + n.completion_tokens <= topk) {
+    const more = node("button", "link-button", "Add a page of text");
+    more.title = "Put some 600 tokens of other text before the question, and ask again";
+    more.dataset.action = "pad";
+    more.addEventListener("click", () => askAgain({ index, pad: true }));
+    return box.replaceChildren(`Shorter than ${thousands(topk)} tokens, so everything was read. `, more);
+  }
+  const parts = [`Read ${share(n.kept_share)} of ${thousands(n.prompt_tokens)} tokens`];
+  if (!message.run) return box.replaceChildren(parts[0] + " · not recorded");
+  if (n.found_back) {
+    const found = node("button", "link-button found", `found ${thousands(n.found_back)} tokens back`, "Show the passage in the chat");
+    found.addEventListener("click", () => document.dispatchEvent(new CustomEvent("dsa:passage", { detail: { index } })));
+    parts.push(" · ", found);
+  }
+  box.replaceChildren(...parts);
+}
+
+const ENDINGS = {
+  abort: "stopped",
+  length: "stopped at the length limit",
+  loop: "stopped, because it repeated itself",
+  lost: "the server stopped before this answer was complete",
+};
+
+function describe(message, growing) {
+  const n = message.numbers || {};
+  if (!growing) return ENDINGS[message.finish] || "";
+  if (n.time_to_first_token !== undefined || !n.prompt_tokens) return "";
+  const left = n.seconds_left ? `, about ${n.seconds_left < 1 ? 1 : Math.round(n.seconds_left)} s left` : "";
+  return `reading ${n.read_tokens ? thousands(n.read_tokens) + " of " : ""}${thousands(n.prompt_tokens)} tokens${left}`;
+}
+
+function describeRates(message) {
+  const n = message.numbers || {};
+  const parts = [];
+  if (n.time_to_first_token !== undefined) parts.push(`first token ${seconds(n.time_to_first_token)}`);
+  if (n.tokens_per_second !== undefined) parts.push(`${n.tokens_per_second} tokens/s`);
+  if (n.drafted_tokens) parts.push(`${n.drafted_tokens} guessed`);
+  if (n.cached_tokens) parts.push(`${thousands(n.cached_tokens)} of ${thousands(n.prompt_tokens)} cached`);
+  return parts.join(" · ");
+}
+
+function edit(index) {
+  if (shown.running) return notify("Stop the answer first.");
+  const box = nodes[index].box;
+  const bubble = box.querySelector(".bubble");
+  const area = node("textarea", "edit");
+  area.setAttribute("aria-label", "The question");
+  area.value = shown.conversation.messages[index].content;
+  const buttons = node("div", "pair");
+  const done = () => {
+    form.replaceWith(bubble);
+    box.classList.remove("editing");
+  };
+  const send = () => {
+    done();
+    askAgain({ index, text: area.value });
+  };
+  const form = node("div", "bubble");
+  const ask = action("Ask", "Ask this instead; what followed becomes another branch", send);
+  ask.classList.add("primary");
+  buttons.append(action("Cancel", "Leave the question as it was", done), ask);
+  area.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      ask.click();
+    } else if (event.key === "Escape") {
+      event.stopPropagation();
+      done();
+    }
+  });
+  form.append(area, buttons);
+  bubble.replaceWith(form);
+  box.classList.add("editing");
+  area.style.height = Math.min(360, area.scrollHeight + 4) + "px";
+  area.focus();
+}
+
+function openInspector(index) {
+  document.dispatchEvent(new CustomEvent("dsa:inspect", { detail: { index } }));
+}

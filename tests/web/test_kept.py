@@ -1,0 +1,183 @@
+"""Nothing is lost unseen: deleting and asking again can be undone, two tabs keep each other's turns, a reload brings all back."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from deepseek_v32.inference.chat_app import DEMO_NAME
+from deepseek_v32.inference.chat_app.answering import is_loop
+from support.chat_server import ChatServer, ScriptedService, scripted_llm, serve
+
+
+def test_a_deleted_chat_comes_back(open_tab: Any, scripted: Any) -> None:
+    tab = open_tab()
+    scripted.service.pace = 0
+    page = tab.page
+    tab.ask("alpha")
+    page.click("#dsa-new")
+    tab.ask("beta")
+    row = page.locator("#dsa-list .entry", has_text="alpha")
+    row.hover()
+    assert row.locator(".remove").evaluate("e => getComputedStyle(e).opacity") == "1"
+    row.locator(".remove").click()
+    assert page.locator("#dsa-list .choose").all_inner_texts() == ["beta"]
+    page.click("#dsa-notice button")
+    assert sorted(page.locator("#dsa-list .choose").all_inner_texts()) == ["alpha", "beta"]
+    # The one that is shown, and "Clear".
+    page.click("#dsa-clear")
+    assert page.locator(".message").count() == 0
+    page.click("#dsa-notice button")
+    page.wait_for_function("document.querySelector('.plain')?.innerText === 'beta'")
+    assert tab.answer() == "You said: beta"
+    row.locator(".remove").focus()
+    assert row.locator(".remove").evaluate("e => getComputedStyle(e).opacity") == "1"
+    touch = open_tab(context=None, has_touch=True, is_mobile=True, viewport={"width": 390, "height": 844})
+    touch.ask("gamma")
+    touch.page.click("#dsa-menu")
+    assert touch.page.locator("#dsa-list .remove").evaluate("e => getComputedStyle(e).opacity") == "1"
+
+
+def test_asking_again_keeps_what_followed(open_tab: Any, scripted: Any) -> None:
+    tab = open_tab()
+    scripted.service.pace = 0
+    page = tab.page
+    for text in ("first", "second", "third"):
+        tab.ask(text)
+
+    def texts() -> list[str]:
+        return page.locator(".user .content").all_inner_texts()
+
+    def branches() -> list[str]:
+        return [text.replace("\n", "") for text in page.locator(".branches:visible").all_inner_texts()]
+
+    def edit(index: int, text: str) -> None:
+        page.locator(".message.user").nth(index).hover()
+        page.locator(".user [data-action=edit]").nth(index).click()
+        page.fill("textarea.edit", text)
+        page.press("textarea.edit", "Enter")
+        page.wait_for_function(
+            "(text) => [...document.querySelectorAll('.answer .body')].at(-1)?.innerText === 'You said: ' + text",
+            arg=text,
+        )
+        tab.wait()
+
+    edit(0, "other")
+    assert texts() == ["other"]
+    page.click("#dsa-notice button")  # undo
+    page.wait_for_function("document.querySelectorAll('.answer').length === 3")
+    assert texts() == ["first", "second", "third"]
+    page.wait_for_selector(".branches:visible")
+    assert branches() == ["‹1/2›"]
+    page.locator(".step", has_text="›").first.click()
+    page.wait_for_function("document.querySelectorAll('.answer').length === 1")
+    assert texts() == ["other"] and tab.answer() == "You said: other"
+    tab.ask("later")
+    page.locator(".step", has_text="‹").first.click()
+    page.wait_for_function("document.querySelectorAll('.answer').length === 3")
+    # Retry of an earlier answer, stopped at once by undo; a reload keeps all branches.
+    scripted.service.pace = 0.05
+    page.locator(".answer [data-action=retry]").nth(1).click()
+    page.wait_for_selector("body.dsa-running")
+    page.click("#dsa-notice button")
+    page.wait_for_function("document.querySelectorAll('.answer').length === 3")
+    assert texts() == ["first", "second", "third"]
+    page.reload()
+    page.wait_for_selector(".answer")
+    page.wait_for_selector(".branches:visible")
+    assert branches() == ["‹1/2›", "‹1/2›"]
+    page.locator(".step:visible", has_text="›").first.click()
+    page.wait_for_function("document.querySelectorAll('.answer').length === 2")
+    assert texts() == ["other", "later"]
+    # Escape leaves an edit.
+    page.locator(".message.user").nth(0).hover()
+    page.locator(".user [data-action=edit]").nth(0).click()
+    page.press("textarea.edit", "Escape")
+    assert page.locator("textarea.edit").count() == 0 and texts() == ["other", "later"]
+
+
+def test_two_tabs_with_one_chat_lose_no_turn(open_tab: Any, scripted: Any) -> None:
+    first = open_tab()
+    scripted.service.pace = 0
+    first.ask("start")
+    second = open_tab(context=first.page.context)
+    second.page.locator("#dsa-list .choose").click()
+    second.page.wait_for_selector(".answer")
+    first.ask("from the first")
+    second.page.wait_for_function("document.querySelectorAll('.answer').length === 2")  # it follows
+    second.ask("from the second")
+    first.page.wait_for_function("document.querySelectorAll('.answer').length === 3")
+    # Both at once: one tab's turn is the other's branch.
+    scripted.service.pace = 0.03
+    first.ask("left " * 12, wait=False)
+    second.ask("right " * 12, wait=False)
+    first.wait()
+    second.wait()
+    for tab, mine in ((first, "left"), (second, "right")):
+        tab.page.wait_for_selector(".branches:visible")
+        assert mine in tab.question() and tab.page.locator(".message").count() == 8
+    first.page.reload()
+    first.page.wait_for_selector(".branches:visible")
+    seen = {first.question().split()[0]}
+    first.page.locator(".step:visible").first.click()
+    first.page.wait_for_function(
+        "(seen) => !document.querySelector('.messages').innerText.includes(seen)", arg=seen.copy().pop()
+    )
+    seen.add(first.question().split()[0])
+    assert seen == {"left", "right"}
+
+
+def test_a_reload_keeps_settings_draft_and_inspector(open_tab: Any, scripted: Any) -> None:
+    tab = open_tab()
+    scripted.service.pace = 0
+    page = tab.page
+    tab.ask("before")
+    page.click("#dsa-settings button")
+    page.fill("#dsa-system textarea", "Be kind.")
+    page.get_by_label("Temperature").last.fill("0.5")
+    page.get_by_label("Seed").fill("77")
+    page.check("#dsa-thinking input")
+    page.fill("#dsa-text textarea", "half a thought")
+    page.set_input_files("#dsa-attach-file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"text of a file"})
+    page.wait_for_selector("#dsa-files .file")
+    page.click("#dsa-inspect")
+    page.wait_for_timeout(300)
+    page.reload()
+    page.wait_for_function("document.querySelector('#dsa-text textarea')?.value === 'half a thought'")
+    assert page.locator("#dsa-thinking input").is_checked()
+    assert page.locator("#dsa-inspector").is_visible()
+    assert page.locator("#dsa-files .file").count() == 1
+    page.click("#dsa-send")
+    page.wait_for_function("document.querySelectorAll('.answer').length === 2")
+    tab.wait()
+    assert scripted.service.seeds[-1] == 77 and scripted.service.temperatures[-1] == 0.5
+    prompt = scripted.service.asked[-1]
+    assert "Be kind." in prompt and "text of a file" in prompt and prompt.endswith("half a thought<think>")
+
+
+@pytest.fixture(scope="module")
+def demo_page() -> Iterator[ChatServer]:
+    pytest.importorskip("gradio", reason="gradio is not installed: pip install -e .[web]")
+    server = serve(ScriptedService(scripted_llm(), pace=0), DEMO_NAME)
+    yield server
+    server.stop()
+
+
+def test_the_demo_is_greedy_and_its_loops_end(open_tab: Any, demo_page: ChatServer) -> None:
+    service = demo_page.service
+    service.replies = {"loop": "It is " + "rm -rf " * 200, "marks": "It is</think> seven<think>."}
+    tab = open_tab(url=demo_page.url)
+    assert tab.page.locator("#dsa-text textarea").input_value() == "The door code is 0042. What is the door code?"
+    tab.ask("loop")
+    assert (service.temperatures[-1], service.lengths[-1]) == (0, 160)
+    assert tab.page.locator(".numbers").inner_text() == "stopped, because it repeated itself"
+    assert len(tab.answer()) < 300
+    tab.ask("marks")
+    assert tab.answer() == "It is seven."
+
+
+def test_a_loop_is_eight_tokens_or_more_three_times() -> None:
+    block = list(range(8))
+    assert is_loop([99, *block * 3]) and not is_loop([*block * 2, 3]) and not is_loop([*block * 2, *block[:7], 9])
+    assert is_loop([5] * 24) and not is_loop([5] * 23)
+    assert is_loop([*range(21)] * 3) and not is_loop([1, 2, 3] * 7)
