@@ -72,7 +72,7 @@ def test_the_function_table_of_dsa_is_read() -> None:
 
 
 # Where each Python block runs: here, or in the test named.
-IN_THIS_FILE = ["docs/dsa.md 0", "docs/follow_one_query.md 0", "docs/reliability.md 0"]
+IN_THIS_FILE = ["docs/dsa.md 0", "docs/follow_one_query.md 0", "docs/offload.md 0", "docs/reliability.md 0"]
 ELSEWHERE = {
     "README.md 0": "tests/inference/test_readme_python.py:test_the_example_runs",
     "README.md 1": "tests/inference/test_readme_python.py:test_the_clients_example_runs",
@@ -104,7 +104,7 @@ def test_every_block_of_code_has_a_known_language_and_a_test() -> None:
 @pytest.mark.parametrize("name", IN_THIS_FILE)
 def test_python_runs_also_in_a_notebook(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """With an event loop that runs. It prints what its comments say."""
-    block = named_blocks("python")[name]
+    block = named_blocks("python")[name].replace("WEIGHTS", str(ROOT / "model" / "demo"))
 
     async def cell() -> None:
         exec(compile(block, name, "exec"), {})

@@ -111,4 +111,4 @@ def _rate(work: Callable[[int], int]) -> float:
 
 
 def _gb(count: int) -> str:
-    return f"{count / 1e9:.1f} GB"
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"

@@ -41,7 +41,7 @@ metric_list: [{metric: exact_match}]
 
 @dataclass(frozen=True)
 class Command:
-    """A client that is a program. In its arguments, URL and MODEL stand for the server's."""
+    """A client that is a program. In its arguments, $URL and $MODEL stand for the server's."""
 
     package: str  # of pip, or of npm if it is in `NPM`
     program: str
@@ -53,23 +53,23 @@ class Command:
 
 
 NPM = ("@openai/codex", "@anthropic-ai/claude-code", "opencode-ai", "promptfoo")
-_CODEX = """model = "MODEL"
+_CODEX = """model = "$MODEL"
 model_provider = "here"
 [model_providers.here]
 name = "here"
-base_url = "URL/v1"
+base_url = "$URL/v1"
 wire_api = "responses"
 """
 _OPENCODE = {
-    "model": "here/MODEL", "small_model": "here/MODEL", "share": "disabled", "autoupdate": False,
+    "model": "here/$MODEL", "small_model": "here/$MODEL", "share": "disabled", "autoupdate": False,
     "provider": {"here": {
-        "npm": "@ai-sdk/openai-compatible", "options": {"baseURL": "URL/v1", "apiKey": "any"},
-        "models": {"MODEL": {"limit": {"context": 32768, "output": 64}}},
+        "npm": "@ai-sdk/openai-compatible", "options": {"baseURL": "$URL/v1", "apiKey": "any"},
+        "models": {"$MODEL": {"limit": {"context": 32768, "output": 64}}},
     }},
 }  # fmt: skip
 _PROMPTFOO = {
     "prompts": ["{{question}}"],
-    "providers": [{"id": "openai:chat:MODEL", "config": {"apiBaseUrl": "URL/v1", "apiKey": "any", "max_tokens": 20}}],
+    "providers": [{"id": "openai:chat:$MODEL", "config": {"apiBaseUrl": "$URL/v1", "apiKey": "any", "max_tokens": 20}}],
     "tests": [{"vars": {"question": "Which animal is it?"}}],
 }
 _AIDER = (
@@ -82,11 +82,11 @@ _AIDER = (
     "0",
     "--no-show-release-notes",
 )
-_LM_EVAL = "model=MODEL,base_url=URL/v1/completions,tokenizer_backend=remote,num_concurrent=2,max_length=512"
+_LM_EVAL = "model=$MODEL,base_url=$URL/v1/completions,tokenizer_backend=remote,num_concurrent=2,max_length=512"
 COMMANDS = (
     Command(
-        "aider-chat", "aider", ("--model", "openai/MODEL", "--message", "Say hi.", *_AIDER), "a message",
-        environment=(("OPENAI_API_BASE", "URL/v1"), ("OPENAI_API_KEY", "any"), ("LITELLM_LOCAL_MODEL_COST_MAP", "True")),
+        "aider-chat", "aider", ("--model", "openai/$MODEL", "--message", "Say hi.", *_AIDER), "a message",
+        environment=(("OPENAI_API_BASE", "$URL/v1"), ("OPENAI_API_KEY", "any"), ("LITELLM_LOCAL_MODEL_COST_MAP", "True")),
     ),
     Command(
         "lm_eval", "lm_eval",
@@ -102,8 +102,8 @@ COMMANDS = (
         "@anthropic-ai/claude-code", "claude", ("-p", "Say hi.", "--tools", "Read", "--system-prompt", "Be brief."),
         "print, with a tool and thinking",
         environment=(
-            ("ANTHROPIC_BASE_URL", "URL"), ("ANTHROPIC_API_KEY", "any"), ("ANTHROPIC_MODEL", "MODEL"),
-            ("ANTHROPIC_DEFAULT_HAIKU_MODEL", "MODEL"), ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+            ("ANTHROPIC_BASE_URL", "$URL"), ("ANTHROPIC_API_KEY", "any"), ("ANTHROPIC_MODEL", "$MODEL"),
+            ("ANTHROPIC_DEFAULT_HAIKU_MODEL", "$MODEL"), ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
         ),
     ),
     Command(
@@ -158,7 +158,7 @@ def _try(programs: Path, use: Command | str, url: str, model: str, home: Path) -
     home.mkdir(parents=True, exist_ok=True)
 
     def here(text: str) -> str:
-        return text.replace("URL", url).replace("MODEL", model)
+        return text.replace("$URL", url).replace("$MODEL", model)
 
     given: dict[str, str] = {}
     command = [str(programs / "python"), str(Path(__file__).with_name("python_clients.py")), str(use), url, model]

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -25,8 +25,13 @@ class Unsampled:
         some = range(len(self._logits))[rows]
         return Unsampled(self._logits, self._row, self._fault) if self._row in some else self._logits[rows]
 
+    def __len__(self) -> int:
+        return len(self._logits)
+
     def amax(self, dim: int) -> torch.Tensor:
         raise self._fault
+
+    log_softmax = amax
 
 
 class Fate:
@@ -94,6 +99,7 @@ class Fate:
 
     eos_ids = (EOS,)
     is_byte_level = True
+    special_ids: ClassVar[dict[str, int]] = {}
 
     def token_bytes(self, token: int) -> bytes:
         self.others_run()

@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -31,6 +31,19 @@ class ErrorBody(BaseModel):
 
 class ErrorResponse(BaseModel):
     error: ErrorBody
+
+
+class MessageErrorBody(BaseModel):
+    type: str
+    message: str
+    details: dict[str, Any] | None = None
+
+
+class MessageErrorResponse(BaseModel):
+    """Anthropic's shape."""
+
+    type: Literal["error"]
+    error: MessageErrorBody
 
 
 class ApiError(Exception):
@@ -135,10 +148,10 @@ _MEANINGS = {
 _RETRY_AFTER = {"Retry-After": {"description": "seconds", "schema": {"type": "integer", "minimum": 1}}}
 
 
-def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def declared(*statuses: int, model: type[BaseModel] = ErrorResponse) -> dict[int | str, dict[str, Any]]:
     """FastAPI's `responses` for these statuses and for those that every route may have."""
     responses: dict[int | str, dict[str, Any]] = {
-        status: {"model": ErrorResponse, "description": _MEANINGS[status]}
+        status: {"model": model, "description": _MEANINGS[status]}
         for status in sorted({*statuses, 400, 401, 403, 408, 413, 415, 431, 500, 503})
     }
     responses[503]["headers"] = _RETRY_AFTER

@@ -6,11 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.server.service.service import Service
-from support.server import MODEL, serving
+from support.server import MODEL, serving, stand_in_llm
 from support.tiny import tiny_checkpoint
 
 pytestmark = pytest.mark.heavy
@@ -86,3 +87,17 @@ def test_likelihoods_are_the_models(results):
 def test_generation(results):
     samples, _ = results
     assert len(samples["writing"]) == 3 and all("." not in sample["resps"][0][0] for sample in samples["writing"])
+
+
+def test_the_servers_tokenizer():
+    """As lm_eval uses it with tokenizer_backend=remote. A wrong end token would change likelihoods without a word."""
+    from lm_eval.utils import RemoteTokenizer, check_remote_tokenizer_support
+
+    with serving(Service(stand_in_llm())) as server:
+        tokenizer = server.llm.tokenizer
+        assert check_remote_tokenizer_support(f"{server.url}/v1/completions")
+        remote = RemoteTokenizer(f"{server.url}/v1/completions")
+        assert (remote.bos_token_id, remote.eos_token_id) == (tokenizer.bos_id, tokenizer.eos_ids[0])
+        for text in ("naïve 稀疏", f"an end {remote.eos_token} in a text"):
+            assert remote.encode(text) == tokenizer.encode(text) and remote.decode(remote.encode(text)) == text
+        assert httpx.get(f"{server.url}/v1/models/").json() == httpx.get(f"{server.url}/v1/models").json()

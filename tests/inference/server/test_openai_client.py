@@ -344,3 +344,21 @@ def test_the_api_key():
                 openai.OpenAI(base_url=f"{server.url}/v1", api_key=key).chat.completions.create(**ask)
         good = openai.OpenAI(base_url=f"{server.url}/v1", api_key="a-long-secret")
         assert good.chat.completions.create(**ask).choices
+
+
+@pytest.mark.parametrize("thinking", [False, True])
+def test_reasoning_tokens(server, client, thinking):
+    pieces = ["Hm, sparse…", Special(END_THINK), "Faster."] if thinking else ["Faster."]
+    server.say(pieces, ASK, thinking=thinking)
+    expected = len(server.llm.tokenizer.encode_pieces(pieces[:2])) if thinking else 0
+    ask = {
+        "model": MODEL,
+        "messages": ASK,
+        "temperature": 0,
+        "extra_body": {"chat_template_kwargs": {"thinking": thinking}},
+    }
+    whole = client.chat.completions.create(**ask)
+    *_, last = client.chat.completions.create(**ask, stream=True, stream_options={"include_usage": True})
+    cut = client.chat.completions.create(**ask, max_tokens=2)  # in its reasoning
+    for answer, count in ((whole, expected), (last, expected), (cut, 2 if thinking else 0)):
+        assert answer.usage.completion_tokens_details.reasoning_tokens == count

@@ -36,8 +36,7 @@ class Answer:
         self._head = {"id": new_id("msg").replace("-", "_"), "type": "message", "role": "assistant"}
         self._head["model"] = context.model_name
         self._blocks: list[dict[str, Any]] = []
-        self._written = ""  # of the open block
-        self._is_open = False
+        self._written, self._is_open = "", False  # of the last block
 
     def start(self) -> Iterator[Event]:
         """The events before the first token. The end of the stream corrects the numbers of tokens."""

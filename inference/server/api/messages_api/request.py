@@ -32,9 +32,7 @@ class ThinkingBlock(Strict):
 
 
 class RedactedThinkingBlock(Strict):
-    """Another model's reasoning, which is left out."""
-
-    type: Literal["redacted_thinking"]
+    type: Literal["redacted_thinking"]  # another model's reasoning, which is left out
 
 
 class ToolUseBlock(Strict):
@@ -45,9 +43,7 @@ class ToolUseBlock(Strict):
 
 
 class ToolReference(Strict):
-    """The name of a tool that a search has found. All tools are shown to the model in any case."""
-
-    type: Literal["tool_reference"]
+    type: Literal["tool_reference"]  # a tool that a search has found; all are shown to the model in any case
     tool_name: Text
 
 

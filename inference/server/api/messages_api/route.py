@@ -12,7 +12,7 @@ from ...service.streams import AsyncStream
 from ..chat import make_chat_requests
 from ..context import ApiContext, check_finished
 from ..conversations import conversation_ids
-from ..errors import declared, renamed, skipped
+from ..errors import MessageErrorResponse, declared, renamed, skipped
 from ..events import ClientGone, EventStream, collect, merged, unless_gone
 from ..fields import response_schema
 from ..guard import BoundedRoute
@@ -35,7 +35,7 @@ def messages_router(context: ApiContext) -> APIRouter:
     @router.post(
         "/v1/messages",
         response_model=None,
-        responses={200: {"model": Message, "content": EVENTS}, **declared(404, 504)},
+        responses={200: {"model": Message, "content": EVENTS}, **declared(404, 504, model=MessageErrorResponse)},
     )
     async def create_message(body: MessagesRequest, request: Request) -> Response:
         """Answer a conversation."""
@@ -49,7 +49,9 @@ def messages_router(context: ApiContext) -> APIRouter:
         except ClientGone:
             return Response(status_code=499)
 
-    @router.post("/v1/messages/count_tokens", response_model=TokenCount, responses=declared(404))
+    @router.post(
+        "/v1/messages/count_tokens", response_model=TokenCount, responses=declared(404, model=MessageErrorResponse)
+    )
     async def count_tokens(body: CountRequest) -> JSONResponse:
         """The number of tokens of a conversation's prompt, if the context can hold them."""
         context.check_model(body.model)
