@@ -132,8 +132,9 @@ class ParameterLoader:
         if kept is not None and kept.dim:
             rows = narrow(rows, kept)
         if self._scale is not None:
-            rows = dequantize_weight(rows.to(target.device), self._scale[block_rows], target.dtype)
-        elif self._source.scale is None and scale_target is not None:
+            dequantize_weight(rows.to(target.device), self._scale[block_rows], target.dtype, target)
+            return
+        if self._source.scale is None and scale_target is not None:
             rows, scale_target[block_rows] = quantize_weight(rows.to(target.device), self._ue8m0)
         if rows.data_ptr() != target.data_ptr():
             target.copy_(rows)
