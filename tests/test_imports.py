@@ -29,7 +29,7 @@ LEVELS = {
     """,
     "inference": """
         extensions passages text token_selection trace
-        config recording
+        config offload_speed recording
         completion params
         chat prompts
         engine

@@ -17,9 +17,9 @@ from ...model.metadata import PAGE_SIZE
 from ...model.mtp import MTPTables
 from ...model.parallel.plan import Plan
 from ...model.parallel.shard import parameter_bytes
-from ..engine.offload_speed import OffloadSpeed, estimate_offload
 from ..engine.running.cache import bytes_per_page
 from ..engine.sizing import available_memory
+from ..offload_speed import OffloadSpeed, estimate_offload
 from ..params import SamplingParams
 from ..text.messages import resolve_chat_format
 from ..text.settings import sampling_defaults

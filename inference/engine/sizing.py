@@ -15,7 +15,7 @@ from ...model.mtp import MTPTables
 from ...model.parallel.shard import parameter_bytes
 from ...model.transformer import Transformer
 from ..config import CacheBudget, EngineConfig, Limits, most_rows
-from .offload_speed import estimate_offload
+from ..offload_speed import estimate_offload
 from .running.cache import bytes_per_page
 from .running.decode_graph import batch_buckets, context_buckets
 from .running.selection import most_bytes

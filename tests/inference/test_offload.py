@@ -23,7 +23,7 @@ from tiny_model.checkpoint import TINY, write_checkpoint
 ODD = replace(
     TINY, hidden_size=200, moe_intermediate_size=72, num_hidden_layers=3, n_routed_experts=8, num_nextn_predict_layers=1
 )
-PARAMS = SamplingParams(temperature=0.0, max_tokens=12, logprobs=3, ignore_eos=True)
+PARAMS = SamplingParams(temperature=0.0, max_tokens=8, logprobs=3, ignore_eos=True)
 PROMPTS = [
     list(range(5, 95)),
     [17] * 20,
@@ -46,7 +46,7 @@ def run(path: Path, prompts: list[list[int]], **options: Any) -> list[tuple[Any,
         return [(each.token_ids, each.logprobs, each.finish_reason) for each in llm.generate(prompts, PARAMS)]
 
 
-@pytest.mark.parametrize("slots", [1, 3, 10, 24])
+@pytest.mark.parametrize("slots", [1, 5, 24])
 @pytest.mark.parametrize(
     ("dtype", "precision", "options"),
     [

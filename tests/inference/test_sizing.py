@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from deepseek_v32.inference import LLM
+from deepseek_v32.inference import LLM, offload_speed
 from deepseek_v32.inference.cache_check.check import CacheCheck
 from deepseek_v32.inference.config import CacheBudget, EngineConfig
-from deepseek_v32.inference.engine import offload_speed, sizing
+from deepseek_v32.inference.engine import sizing
 from deepseek_v32.inference.engine.running.cache import allocate, bytes_per_page
 from deepseek_v32.inference.engine.running.runner import Runner
 from deepseek_v32.inference.engine.sizing import check_fits, pages_in_memory, resolve_limits

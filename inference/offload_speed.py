@@ -10,9 +10,9 @@ from pathlib import Path
 
 import torch
 
-from ...model.config import ModelConfig, Precision
-from ...model.mtp import MTPTables
-from ...model.parallel.shard import parameter_bytes
+from ..model.config import ModelConfig, Precision
+from ..model.mtp import MTPTables
+from ..model.parallel.shard import parameter_bytes
 
 PIECE = 16 << 20  # bytes of a read, about as much as a thread reads of an expert at a time
 THREADS, SECONDS = 8, 1.0
