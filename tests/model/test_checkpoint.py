@@ -142,7 +142,7 @@ def test_row_chunks_do_not_change_the_result(tmp_path, monkeypatch):
     for dtype in ("bf16", "fp8"):
         write_checkpoint(tmp_path, config, dtype)
         for precision in ("exact", "fp8"):
-            monkeypatch.setattr("deepseek_v32.model.checkpoint.load._CONVERTED", 1)  # raised to one block of rows
+            monkeypatch.setattr("deepseek_v32.model.checkpoint.rows._CONVERTED", 1)  # raised to one block of rows
             monkeypatch.setattr("deepseek_v32.model.checkpoint.manifest._PIECE_BYTES", 1 if dtype == "fp8" else 2**18)
             assert_loaded(load_model(tmp_path, precision), read_config(tmp_path), precision, stored_tensors(tmp_path))
 

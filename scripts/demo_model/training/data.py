@@ -1,5 +1,6 @@
 """Conversations as batches of tokens. Batch i of a length depends only on (seed, length, i); workers generate it in advance."""
 
+import json
 import multiprocessing
 import traceback
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from tokenizers import Tokenizer
 
 from deepseek_v32.inference.text.dsml import call_pieces, tools_pieces
 from deepseek_v32.inference.text.tokenizer import Special
+from deepseek_v32.inference.text.tool_arguments import parameters
 from demo_model.dialogues import BASE, FAMILIES, Conversation, write
 from demo_model.dialogues.turns import CALL, QUOTE, REFUSAL, VALUE, WORDS, Piece
 
@@ -83,7 +85,8 @@ class Encoder:
             self._think(turn.thought)
             first = len(self.ids)
             if turn.call is not None:
-                pieces = self._pieces(["\n\n", *call_pieces(turn.call.calls)])
+                calls = [(name, parameters(json.dumps(given)) or []) for name, given in turn.call.calls]
+                pieces = self._pieces(["\n\n", *call_pieces(calls)])
                 self._add([*pieces, EOS], CALL)
                 answers.append(Answer(first, len(self.ids), len(self.ids), "call", turn.thought is not None))
                 results = "".join(f"\n<result>{result}</result>" for result in turn.call.results)

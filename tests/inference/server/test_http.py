@@ -78,7 +78,7 @@ def test_events_of_the_page_whose_values_do_not_fit_are_one_line_in_the_log(capf
         for data in ([], [{"a": 1}] * 11, ["x"] * 11):
             event = {"data": data, "fn_index": 0, "session_hash": "a"}
             assert http.post("/gradio_api/queue/join", json=event).status_code == 200
-        error_of(http.post("/gradio_api/run/predict", json={"data": [], "fn_index": 5}), 400)
+        error_of(http.post("/gradio_api/run/predict", json={"data": [], "fn_index": 7}), 400)
         with http.stream("GET", "/gradio_api/queue/data?session_hash=a", timeout=10) as events:
             ends = (line for line in events.iter_lines() if '"process_completed"' in line)
             assert all('"success":false' in next(ends) for _ in range(3))
