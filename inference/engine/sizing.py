@@ -104,9 +104,8 @@ def count_pages(budget: CacheBudget, model: Transformer, ranks: int = 1) -> int:
             pages = max(1, min(pages // 4, contexts))
     if slots is not None:
         page_bytes = pages * bytes_per_page(config, precision, mtp, budget.observers)
-        slots.allocate(
-            budget.expert_slots or _slots_in_memory(slots, budget.memory_fraction, step_bytes + page_bytes, ranks)
-        )
+        fitting = (slots, budget.memory_fraction, step_bytes + page_bytes, ranks)
+        slots.allocate(min(budget.expert_slots or _slots_in_memory(*fitting), slots.most))
     return pages
 
 
