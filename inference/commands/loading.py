@@ -134,8 +134,8 @@ def summary(llm: "LLM", backend: str) -> str:
     graphs = ", decoding as CUDA graphs" if llm.limits.decode_graphs and can_capture(llm.model) else ""
     slots = getattr(llm.model, "expert_slots", None)
     if slots is not None:
-        size = slots.count * slots.slot_bytes / 2**30
-        graphs = f", {slots.count:,} of {slots.most:,} experts in memory at a time ({size:.1f} GiB)"
+        size = slots.count * slots.slot_bytes / 2**20
+        graphs = f", {slots.count:,} of {slots.most:,} experts in memory at a time ({size:,.0f} MiB)"
     count = llm.limits.speculative_tokens
     drafts = f", speculation: {'auto' if count == AUTO else f'{count} tokens'}" if count else ""
     return (
