@@ -36,11 +36,11 @@ class ExpertReader(Protocol):
     """Reads parts of experts, with threads of its own (checkpoint/expert_files.py)."""
 
     def read(
-        self, part: str, key: Key, slot: Slot, after: "torch.cuda.Event | None", beside: int
+        self, part: str, key: Key, slot: Slot, after: "torch.cuda.Event | None", at_once: int
     ) -> list["Future[None]"]:
         """Begin to fill `slot`, once the device has passed `after`. When all futures have ended, it is filled.
 
-        beside: about how many experts are read at the same time.
+        at_once: about how many experts are read at the same time.
         """
 
     def convert(self, part: str, key: Key, slot: Slot, into: Slot) -> None:
@@ -98,7 +98,7 @@ class _Slots:
         self.unused &= self.pinned
         return found
 
-    def request(self, key: Key, lasting: bool, beside: int) -> bool:
+    def request(self, key: Key, lasting: bool, at_once: int) -> bool:
         """Begin to read an expert and pin it. False: there is no slot for it now."""
         if len(self.unused) >= AHEAD:
             return False
@@ -123,7 +123,7 @@ class _Slots:
         self.pinned.add(key)
         self.unused.add(key)
         self.reads += 1
-        self._reads[slot] = self._reader.read(self._part, key, self._slot(slot), self._last_use[slot], beside)
+        self._reads[slot] = self._reader.read(self._part, key, self._slot(slot), self._last_use[slot], at_once)
         return True
 
     def is_read(self, key: Key) -> bool:
@@ -260,11 +260,11 @@ class ExpertSlots:
 
     def _advance(self) -> None:
         """Request the experts that are wanted, in order, as far as there are slots."""
-        beside = len(self._wanted)
+        at_once = len(self._wanted)
         while self._wanted:
             part, key = self._wanted[0]
             slots = self._parts[part]
-            if key not in slots.held and not slots.request(key, self._lasting, beside):
+            if key not in slots.held and not slots.request(key, self._lasting, at_once):
                 return
             self._wanted.popleft()
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -61,6 +62,8 @@ def resolve_limits(
     max_sequences = max_sequences or (64 if on_cpu else 256)
     fraction = memory_fraction if memory_fraction is not None else 0.25 if on_cpu else 0.9
     sizes = (max_batch_tokens, max_sequences, max_model_len or positions)
+    if not 0 < fraction <= 1:
+        raise ArgumentError("memory_fraction", fraction, "above 0 and at most 1")
     budget = CacheBudget(*sizes, fraction, observers, page_count, chosen.expert_slots)
     if count_pages is not None:
         page_count = count_pages(budget)
@@ -91,8 +94,10 @@ def count_pages(budget: CacheBudget, model: Transformer, ranks: int = 1) -> int:
     mtp, slots = model.mtp is not None, model.expert_slots
     if slots is not None:
         slots.allocate(1)
+    # Slots take what the largest step leaves, so it is measured whole even if the pages are given.
+    whole = budget if slots is None or budget.expert_slots else replace(budget, page_count=None)
     with nullcontext() if slots is None else slots.measuring():
-        step_bytes = measure_largest_step(model, budget, ranks)
+        step_bytes = measure_largest_step(model, whole, ranks)
     if device.type == "cuda" and budget.page_count is None:
         step_bytes += record_bytes(config, budget, mtp)
     pages = budget.page_count
@@ -203,8 +208,6 @@ def pages_in_memory(
     allocates. On a CPU: that fraction of the memory now available, divided among the job's `ranks`, but no more than
     a few full contexts.
     """
-    if not 0 < memory_fraction <= 1:
-        raise ArgumentError("memory_fraction", memory_fraction, "above 0 and at most 1")
     page = bytes_per_page(config, precision, mtp, observers)
     device = torch.device(device)
     if device.type == "cuda":

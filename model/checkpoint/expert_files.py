@@ -45,7 +45,7 @@ class ExpertFiles:
         self._own = threading.local()  # a thread's stream and pinned memory
 
     def read(
-        self, part: str, key: Key, slot: Slot, after: "torch.cuda.Event | None", beside: int
+        self, part: str, key: Key, slot: Slot, after: "torch.cuda.Event | None", at_once: int
     ) -> list["Future[None]"]:
         if self._unusual and not self._warned:
             self._warned = True
@@ -59,7 +59,7 @@ class ExpertFiles:
             weight, scale = _place(source, slot)
             quarters = _quarters(len(weight))
             # Few experts are divided among the threads. Many are read in large pieces, because each costs some 0.1 ms of Python.
-            pieces = quarters if beside * 3 <= _THREADS else [(0, len(weight))]
+            pieces = quarters if at_once * 3 <= _THREADS else [(0, len(weight))]
             jobs: list[list[Job]] = [[(source.weight, *bounds, weight[slice(*bounds)])] for bounds in pieces]
             if source.scale is not None:
                 assert scale is not None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.parts import DEMO
@@ -64,6 +65,18 @@ def test_the_bits_of_the_resident_model(checkpoints, dtype, precision, options, 
     if key not in resident:
         resident[key] = run(path, PROMPTS, precision=precision, **options)
     assert run(path, PROMPTS, precision=precision, offload="experts", expert_slots=slots, **options) == resident[key]
+
+
+def test_traces_and_cache_checks_of_the_resident_model(checkpoints):
+    path, options = checkpoints / "fp8", {"precision": "fp8", "deterministic": True, "check_cache": True}
+    with LLM(path, page_count=40, **options) as llm:
+        expected, answer = llm.trace(PROMPTS[0]), llm.generate(PROMPTS[0], PARAMS)[0]
+    with LLM(path, page_count=40, offload="experts", expert_slots=3, **options) as llm:
+        found, again = llm.trace(PROMPTS[0]), llm.generate(PROMPTS[0], PARAMS)[0]
+    assert found.stages.keys() == expected.stages.keys()
+    for name, stage in expected.stages.items():
+        assert torch.equal(found.stages[name], stage), name
+    assert (again.token_ids, again.logprobs, again.error) == (answer.token_ids, answer.logprobs, None)
 
 
 @pytest.mark.gpu
@@ -174,6 +187,7 @@ def test_a_read_that_fails_ends_the_requests_of_its_step_only(checkpoints, monke
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "synthetic": ({"synthetic": True}, "offload is 'experts'; expected None for synthetic weights"),
     "no slots": ({"expert_slots": 0}, "expert_slots is 0; expected at least 1"),
+    "fraction": ({"memory_fraction": 5.0, "page_count": 4}, "memory_fraction is 5.0; expected above 0 and at most 1"),
 }
 
 

@@ -19,7 +19,7 @@ class Reader:
         self.requests: list[tuple[str, Key]] = []
         self.open: list[tuple[Future[None], Slot, Key]] = []
 
-    def read(self, part: str, key: Key, slot: Slot, after: object, beside: int) -> list[Future[None]]:
+    def read(self, part: str, key: Key, slot: Slot, after: object, at_once: int) -> list[Future[None]]:
         future: Future[None] = Future()
         self.requests.append((part, key))
         self.open.append((future, slot, key))

@@ -96,7 +96,9 @@ def test_a_slow_first_answer_keeps_nobody_waiting(monkeypatch):
 
 def test_closing_the_answers_ends_what_runs(llm):
     prompts = [Prompt(i, f"prompt {i}", f"number {i}") for i in range(4)]
-    encoder = PromptEncoder(lambda llm: SamplingParams(max_tokens=1 + llm.default_params.max_tokens), False, None, False)
+    encoder = PromptEncoder(
+        lambda llm: SamplingParams(max_tokens=1 + llm.default_params.max_tokens), False, None, False
+    )
     answers = answer_file._answers(llm, prompts, encoder, lambda: None)
     next(answers)
     answers.close()
