@@ -29,8 +29,7 @@ from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the folder of demo_model
 
-from demo_model.dialogues import FAMILIES
-from demo_model.evaluation.samples import Cell, conversations, plain_families
+from demo_model.evaluation.samples import Cell, conversations
 from demo_model.training import data
 from demo_model.training.arguments import parse
 from demo_model.training.check import check
@@ -41,8 +40,6 @@ from demo_model.training.plot import plot
 from demo_model.training.schedule import Step
 from demo_model.training.shape import Mode
 from demo_model.training.trainer import Trainer
-
-PLAIN = plain_families(FAMILIES)
 
 
 class Run(Trainer):
@@ -57,7 +54,7 @@ class Run(Trainer):
             Cell(4096, 32),
             Cell(16384, 12),
             Cell(1024, 64, wording="validation"),
-            Cell(1024, 64, families=PLAIN),
+            Cell(1024, 64, families=("near",)),
         ]
         quick = (
             conversations(self.tokenizer_path, cells, min(8, workers), self.args.tokens)
@@ -144,7 +141,7 @@ class Run(Trainer):
                     result.get(kind)
                     for kind in ("stated", "stated whole", "updated", "unanswerable", "two hops thinking", "call")
                 ]
-                name = f"{cell.length} {cell.wording}{' plain' if cell.families == PLAIN else ''}"
+                name = f"{cell.length} {cell.wording}{' near' if len(cell.families) == 1 else ''}"
                 found.append(f"{name}: {shown}")
                 self.history[-1].setdefault("validation", {})[name] = result
         tqdm.write(f"step {self.step} stated/whole/updated/unanswerable/two hops/calls  " + "  ".join(found))
@@ -179,18 +176,16 @@ class Run(Trainer):
     def test_cells(self) -> list[Cell]:
         count = max(1, int(500 * self.args.measure))
         lengths = (1024, 4096, 8192, 16384)
-        return (
-            [Cell(length, count, "test") for length in lengths]
-            + [Cell(length, count, "test", "test") for length in lengths[:2]]
-            + [Cell(length, count, "test", families=PLAIN) for length in lengths[:2]]
-        )
+        return [Cell(length, count, "test") for length in lengths] + [
+            Cell(length, count, "test", "test") for length in lengths[:2]
+        ]
 
     def measurements(self) -> list[dict]:
         cells, batches = self.test_cells(), self.test.result()
         rows = []
         for cell in cells:
             modes = {"dsa": Mode("sparse"), "dsa fp8": Mode("sparse", fp8=True), "dense": Mode("dense")}
-            if cell.wording == "train" and cell.length == 4096 and cell.families != PLAIN:
+            if cell.wording == "train" and cell.length == 4096:
                 modes |= {"window": Mode("window"), "interleaved": Mode("sparse", interleaved_indexer=True)}
             for name, mode in modes.items():
                 result = measure(self.model, batches[cell], mode, self.tables, self.dtype)

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from deepseek_v32.inference.text.dsml import call_pieces, tools_pieces
 from deepseek_v32.inference.text.tokenizer import Special
 from deepseek_v32.inference.text.tool_arguments import parameters
-from demo_model.dialogues import BASE, FAMILIES, Conversation, write
+from demo_model.dialogues import Conversation, write
 from demo_model.dialogues.turns import CALL, QUOTE, REFUSAL, VALUE, WORDS, Piece
 
 from .vocabulary import ASSISTANT, BOS, END_THINK, EOS, PAD, SPECIALS, THINK, USER
@@ -20,10 +20,9 @@ from .vocabulary import ASSISTANT, BOS, END_THINK, EOS, PAD, SPECIALS, THINK, US
 # What a token is, and its weight in the loss. The first tokens of a quote choose the sentence; of a refusal, whether to refuse.
 CLASSES = ("ignore", "user", WORDS, VALUE, "value start", QUOTE, "quote start", REFUSAL, "refusal start", CALL, "end")
 _WEIGHTS = {
-    "ignore": 0.0, WORDS: 0.2, VALUE: 1.0, QUOTE: 0.35, "quote start": 0.8, REFUSAL: 0.15, "refusal start": 0.7,
+    "ignore": 0.0, WORDS: 0.2, VALUE: 1.0, QUOTE: 0.35, "quote start": 0.8, REFUSAL: 0.15, "refusal start": 1.2,
     CALL: 0.6, "end": 0.5,
 }  # fmt: skip
-PLAIN = tuple(family for family in FAMILIES if family not in BASE)
 ATTEMPTS = 8  # at a batch, each with other conversations
 
 
@@ -189,14 +188,11 @@ def _work(path: str, seed: str, plan: list[tuple[int, int, int]], queue, left_ou
             continue
         # Long texts have few questions for their tokens: every second batch asks two or three times as many.
         asked = {"questions": characters(length) // 400} if length >= 4096 and number % 2 else {}
-        # Every second short one has what people type alone: there are more ways to say it than steps to hear each often.
-        families = PLAIN if length <= 2048 and number % 2 else FAMILIES
-        fixed = {"split": "train", "families": families, "unanswerable": 0.13}
         ids = classes = None
         for attempt in range(ATTEMPTS):
             try:
                 own = f"{seed} {number}" + " again" * attempt
-                ids, classes, _ = batch(tokenizer, own, length, rows, **fixed, **asked, **options)
+                ids, classes, _ = batch(tokenizer, own, length, rows, split="train", **asked, **options)
                 break
             except Exception:  # one conversation must not end a training: others take its place, and the log says why
                 traceback.print_exc()
