@@ -436,7 +436,7 @@ class Telling(Message):
     def ask(self, of: Told, slot: str) -> None:
         """Ask for what was told; now and then "how old is she", where nobody else was told."""
         known = self.writer.known.get(of.signature(slot))
-        if known is None:
+        if known is None or (known.asked and self.rng.random() < 0.6):
             return
         self.chat(0.5)
         asks = None
