@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .options import BackendOption, DeviceOption, PrecisionOption, TensorParallelOption
+from .options import BackendOption, DeviceOption, PrecisionOption, TensorParallelOption, option
 from .terminal import visible, wrapped
 
 PACKAGES = (
@@ -29,23 +29,17 @@ PACKAGES = (
 
 def doctor(
     model: Annotated[
-        Path | None,
-        typer.Option("--model", help="Checkpoint directory to check: its headers and settings, not its weights."),
+        Path | None, option("Checkpoint directory to check: its headers and settings, not its weights.")
     ] = None,
     gpu_memory: Annotated[
         float | None,
-        typer.Option(
-            "--gpu-memory",
-            min=1,
-            metavar="GIB",
-            help="Memory of each GPU. Default: that of this machine's GPU, or of an H200.",
-        ),
+        option("Memory of each GPU. Default: that of this machine's GPU, or of an H200.", min=1, metavar="GIB"),
     ] = None,
     device: DeviceOption = None,
     backend: BackendOption = "auto",
     precision: PrecisionOption = None,
     tensor_parallel_size: TensorParallelOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: Annotated[bool, option("One JSON object.", "--json")] = False,
 ) -> None:
     """Print versions, devices and the implementation chosen for every operation; with --model, check a checkpoint.
 

@@ -209,8 +209,12 @@ def test_a_model_that_runs_only_with_offloaded_experts_is_no_problem(tmp_path, m
     command = f"deepseek-v32 generate --model {tmp_path / 'model'} --device cpu --offload experts"
     assert found == code and (command in " ".join(out.split())) == (memory == "residents"), out
     found, out = doctor("--model", tmp_path / "model", "--json")
-    assert found == code and [row["fits"] for row in json.loads(out)["memory"]][1:] == {
-        "whole": [True],
-        "residents": [False, True],
-        "less": [False, False],
-    }[memory]
+    assert (
+        found == code
+        and [row["fits"] for row in json.loads(out)["memory"]][1:]
+        == {
+            "whole": [True],
+            "residents": [False, True],
+            "less": [False, False],
+        }[memory]
+    )
