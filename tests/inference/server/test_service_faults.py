@@ -278,8 +278,8 @@ def test_a_request_that_arrives_while_the_thread_dies_ends(monkeypatch):
     entry = service._entry(service.requests.from_tokens(PROMPT, GREEDY), inbox := SyncInbox())
     service._thread.queue([entry])
     assert inbox.deltas.get().finish_reason == "error"
-    job = ScoreJob(service.requests.from_tokens(PROMPT), 0, float("inf"))
-    service._thread.queue_job(job)
+    job = ScoreJob(lambda engine, is_over: None, float("inf"))
+    service._thread.queue([], [job])
     assert job.future.exception(timeout=10) is not None
     assert service.stats().open == 0
 
