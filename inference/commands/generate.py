@@ -103,17 +103,13 @@ def generate(
         return
     encoder = PromptEncoder(sampling.params, thinking, system, raw, functions)
     if input_file is None:
-        name = "deepseek-v3.2-demo" if options.model is None else options.model.resolve().name
-        answer_one(load(), prompts[0], encoder, as_json, inspect, name)
+        answer_one(load(), prompts[0], encoder, as_json, inspect)
     elif answer_file(load, prompts, encoder, output, as_json or input_file.suffix == ".jsonl"):
         raise typer.Exit(1)
 
 
-def answer_one(
-    llm: "LLM", prompt: Prompt, encoder: PromptEncoder, as_json: bool, inspect: Path | None, model: str
-) -> None:
-    """Stream one answer to standard output and everything else to standard error. `inspect`: file for what DSA selected, in which
-    the model is called `model`."""
+def answer_one(llm: "LLM", prompt: Prompt, encoder: PromptEncoder, as_json: bool, inspect: Path | None) -> None:
+    """Stream one answer to standard output and everything else to standard error. `inspect`: file for what DSA selected."""
     token_ids, params = encoder.encode(llm, prompt)
     thinking = encoder.is_thinking(prompt)
     if as_json:
@@ -127,13 +123,11 @@ def answer_one(
         _, completion = show_stream(llm, token_ids, params, thinking, sys.stderr, recorded, functions)
     print(statistics(completion), file=sys.stderr)
     if inspect is not None and completion.finish_reason in ("stop", "length"):
-        from ..inspection import with_recording
         from ..report.page import write_report
 
-        completion = with_recording(llm.config, llm.precision, llm.tokenizer, token_ids, completion, params)
+        completion = llm.recorder.with_recording(token_ids, completion, params)
         llm.measure(completion)
         assert completion.recording is not None
-        completion.recording.about = {"model": model, **completion.recording.about}
         write_report(inspect, [completion.recording])
         print(f"what DSA selected is in {inspect}", file=sys.stderr)
     if completion.finish_reason in ("abort", "error"):

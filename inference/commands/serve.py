@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from ..chat_app import DEMO_NAME
+from ...model.demo import NAME
 from .options import ServingOptions, option, with_options
 
 # Loading takes longer than this only for large checkpoints; a page that opens too early can be reloaded.
@@ -148,7 +148,7 @@ def _announcement(host: str, port: int, chat: bool, has_key: bool) -> str:
 
 
 def default_name(model: Path | None) -> str:
-    return DEMO_NAME if model is None else model.resolve().name or "deepseek-v3.2"
+    return NAME if model is None else model.resolve().name or "deepseek-v3.2"
 
 
 def check_port(host: str, port: int) -> int:

@@ -40,7 +40,7 @@ class Request:
     params: SamplingParams
     max_tokens: int  # params.max_tokens, or fewer if the context holds fewer
     seed: int  # params.seed, or a random one
-    inspect: bool = False  # record what DSA selects
+    inspect: float = 0  # the number of tokens for which to record what DSA selects; infinite for all
     policy: SelectionPolicy | None = None  # an experiment with what DSA selects
     end_ids: tuple[int, ...] = ()  # the tokens that may not come among the first params.min_tokens ones
     grammar: Grammar | None = None  # params.structured_outputs, compiled
@@ -68,6 +68,11 @@ class Request:
     def shareable(self) -> int:
         """The number of leading tokens with ordinary cache entries: all, or the ones before an experiment begins."""
         return len(self.tokens) if self.policy is None else min(self.policy.start, len(self.tokens))
+
+    @property
+    def is_inspected(self) -> bool:
+        """Tell whether the selection of its next token is recorded."""
+        return self.output_count < self.inspect
 
     @property
     def output_count(self) -> int:

@@ -1,6 +1,7 @@
 """Makes checked requests from the arguments of an LLM's, a service's or an engine's callers."""
 
 import itertools
+import math
 import secrets
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -105,14 +106,14 @@ class RequestMaker:
         self,
         prompt: Sequence[int],
         params: SamplingParams | None = None,
-        inspect: bool = False,
+        inspect: bool | int = False,
         min_new_tokens: int = 1,
         policy: SelectionPolicy | None = None,
     ) -> Request:
         """The request of one answer to a prompt of token ids, without defaults. Errors as `make`; PromptTooLong for the context.
 
-        min_new_tokens: how many tokens must fit after the prompt; 0 for a prompt of which only logits are computed. policy: what
-        its queries attend to instead of the model's own selection.
+        inspect: record the selections of all tokens, or of that many. min_new_tokens: how many tokens must fit after the prompt; 0
+        for a prompt of which only logits are computed. policy: what its queries attend to instead of the model's own selection.
         """
         params = params or SamplingParams()
         tokens = self._check(prompt, params, min_new_tokens)
@@ -123,7 +124,8 @@ class RequestMaker:
             policy.check(self._config.index_topk, len(tokens))
         end_ids = tuple(self.eos_ids.union(params.stop_token_ids)) if params.min_tokens else ()
         grammar = self.grammars.compile(params.structured_outputs) if params.structured_outputs else None
-        return Request(next(self.ids), tokens, params, max_tokens, seed, inspect, policy, end_ids, grammar)
+        most = math.inf if inspect is True else inspect
+        return Request(next(self.ids), tokens, params, max_tokens, seed, most, policy, end_ids, grammar)
 
     def token_ids(self, prompt: Prompt) -> Sequence[int]:
         """A prompt's token ids; a text has the bos token before it."""

@@ -8,7 +8,10 @@ import os
 import threading
 import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import accumulate
+from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from ..config import FP8_BLOCK, blocks
@@ -25,7 +28,22 @@ from .safetensors import StoredTensor
 # One thread reads 5 GB/s of cached files; twelve read, check and copy 20 GB/s to an H200 (16 cores).
 _THREADS = min(12, max(4, os.cpu_count() or 1))
 
-Job = tuple[StoredTensor, int, int, torch.Tensor]  # rows [first, last) of a tensor, and where they go
+
+class Piece(NamedTuple):
+    """Rows [first, last) of a tensor, and where they go."""
+
+    tensor: StoredTensor
+    first: int
+    last: int
+    target: torch.Tensor
+
+    @property
+    def start(self) -> int:
+        return self.tensor.offset + self.first * self.tensor.row_bytes
+
+    @property
+    def stop(self) -> int:
+        return self.tensor.offset + self.last * self.tensor.row_bytes
 
 
 class ExpertFiles:
@@ -42,7 +60,7 @@ class ExpertFiles:
         self._unusual: list[str] = []  # names of scales that are no powers of two, although the configuration says so
         self._warned = False
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="experts")
-        self._own = threading.local()  # a thread's stream and pinned memory
+        self._own = threading.local()  # a thread's pinned memory
 
     def read(
         self, part: str, key: Key, slot: Slot, after: "torch.cuda.Event | None", at_once: int
@@ -54,18 +72,8 @@ class ExpertFiles:
                 "scale_fmt is 'ue8m0' in config.json: they are used as they are",
                 stacklevel=2,
             )
-        reads = []
-        for source in self._sources[part, key]:
-            weight, scale = _place(source, slot)
-            quarters = _quarters(len(weight))
-            # Few experts are divided among the threads. Many are read in large pieces, because each costs some 0.1 ms of Python.
-            pieces = quarters if at_once * 3 <= _THREADS else [(0, len(weight))]
-            jobs: list[list[Job]] = [[(source.weight, *bounds, weight[slice(*bounds)])] for bounds in pieces]
-            if source.scale is not None:
-                assert scale is not None
-                jobs[0].append((source.scale, 0, len(scale), scale))
-            reads += [self._pool.submit(self._fill, each, after) for each in jobs]
-        return reads
+        few = at_once * 3 <= _THREADS  # they are divided among the threads
+        return [self._pool.submit(self._fill, run, after) for run in _runs(self._sources[part, key], slot, few)]
 
     def convert(self, part: str, key: Key, slot: Slot, into: Slot) -> None:
         for source in self._sources[part, key]:
@@ -73,44 +81,76 @@ class ExpertFiles:
             loader.convert(*_place(source, slot))
 
     @torch.no_grad()
-    def _fill(self, jobs: list[Job], after: "torch.cuda.Event | None") -> None:
-        """Read rows and check them. On a GPU, copy them there: the copies have ended when this returns."""
-        for tensor, first, last, target in jobs:
-            start, size = tensor.offset + first * tensor.row_bytes, (last - first) * tensor.row_bytes
-            on_gpu = target.device.type == "cuda"
-            rows = self._pinned(size, target.device).view(target.dtype).view(target.shape) if on_gpu else target
-            data = rows.view(torch.uint8).numpy().reshape(-1)
-            read_into(tensor.file, start, data.data, self._identities[tensor.file])
-            pieces = {
-                (tensor.name, tensor.offset, each) for each, _ in _quarters(tensor.shape[0]) if first <= each < last
-            }
-            if not pieces <= self._checked:
-                if self._hashes is not None:
-                    self._hashes.check(tensor, start, data.data)
-                check_finite(tensor, data)
-                if tensor.name.endswith(SCALE):
-                    check_scales(tensor, rows, self._ue8m0, self._unusual)
-                self._checked.update(pieces)
-            if on_gpu:
-                with torch.cuda.stream(self._own.stream):
-                    if after is not None:
-                        after.wait()
-                    target.copy_(rows)
+    def _fill(self, run: list[Piece], after: "torch.cuda.Event | None") -> None:
+        """Read what lies together in a file, and check it. On a GPU, copy it there: the copies have ended when this returns."""
+        on_gpu = run[0].target.device.type == "cuda"
+        targets = [each.target.view(torch.uint8).view(-1) for each in run]
+        found = self._pinned([len(each) for each in targets], targets[0].device) if on_gpu else targets
+        data = [each.numpy() for each in found]
+        tensor = run[0].tensor
+        read_into(tensor.file, run[0].start, [each.data for each in data], self._identities[tensor.file])
+        for piece, values in zip(run, data, strict=True):
+            self._check(piece, values)
+        if on_gpu:
+            if after is not None:
+                after.wait()
+            for target, rows in zip(targets, found, strict=True):
+                target.copy_(rows, non_blocking=True)
+            torch.cuda.current_stream().synchronize()
 
-    def _pinned(self, size: int, device: torch.device) -> torch.Tensor:
-        """This thread's pinned memory, `size` bytes."""
+    def _check(self, piece: Piece, data: np.ndarray) -> None:
+        """Check bytes that are read for the first time."""
+        tensor, first, last, target = piece
+        parts = {(tensor.name, tensor.offset, each) for each, _ in _quarters(tensor.shape[0]) if first <= each < last}
+        if parts <= self._checked:
+            return
+        if self._hashes is not None:
+            self._hashes.check(tensor, piece.start, data.data)
+        check_finite(tensor, data)
+        if tensor.name.endswith(SCALE):
+            check_scales(tensor, torch.from_numpy(data).view(target.dtype), self._ue8m0, self._unusual)
+        self._checked.update(parts)
+
+    def _pinned(self, sizes: list[int], device: torch.device) -> list[torch.Tensor]:
+        """Return parts of this thread's pinned memory, each aligned; its stream becomes the thread's."""
+        places = list(accumulate(blocks(size) * FP8_BLOCK for size in sizes))
         own = self._own
-        if not hasattr(own, "memory") or own.memory.numel() < size:
-            own.memory = torch.empty(size, dtype=torch.uint8, pin_memory=True)
-            own.stream = torch.cuda.Stream(device)
-        memory: torch.Tensor = own.memory[:size]
-        return memory
+        if not hasattr(own, "memory"):
+            torch.cuda.set_stream(torch.cuda.Stream(device))
+        if not hasattr(own, "memory") or own.memory.numel() < places[-1]:
+            own.memory = torch.empty(places[-1], dtype=torch.uint8, pin_memory=True)
+        memory: torch.Tensor = own.memory
+        return [memory[first : first + size] for first, size in zip((0, *places), sizes, strict=False)]
 
 
 def _quarters(rows: int) -> list[tuple[int, int]]:
     """Divide rows into at most four ranges of whole FP8 blocks."""
     step = blocks(-(-rows // 4)) * FP8_BLOCK
     return [(first, min(first + step, rows)) for first in range(0, rows, step)]
+
+
+def _runs(sources: list[TensorSource], slot: Slot, few: bool) -> list[list[Piece]]:
+    """Divide tensors into what one thread reads at once: all that lies together in a file, or about a quarter of a weight.
+
+    Each read costs some 0.1 ms of Python, which other threads wait for.
+    """
+    pieces = []
+    for source in sources:
+        weight, scale = _place(source, slot)
+        quarters = _quarters(len(weight)) if few else [(0, len(weight))]
+        pieces += [Piece(source.weight, *bounds, weight[slice(*bounds)]) for bounds in quarters]
+        if source.scale is not None:
+            assert scale is not None
+            pieces.append(Piece(source.scale, 0, len(scale), scale))
+    runs: list[list[Piece]] = []
+    for piece in sorted(pieces, key=lambda each: (each.tensor.file, each.start)):
+        last = runs[-1][-1] if runs else None
+        together = last is not None and (last.tensor.file, last.stop) == (piece.tensor.file, piece.start)
+        if together and not (few and not piece.tensor.name.endswith(SCALE)):
+            runs[-1].append(piece)
+        else:
+            runs.append([piece])
+    return runs
 
 
 def attach_experts(model: Transformer, sources: list[TensorSource], hashes: TensorHashes | None) -> None:

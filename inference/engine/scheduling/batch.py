@@ -83,7 +83,7 @@ class Batch:
     @property
     def is_inspected(self) -> bool:
         """Tell whether a sampling request asks for its selections."""
-        return any([request.inspect for request in self.sampling])
+        return any([request.is_inspected for request in self.sampling])
 
     @property
     def most_drafts(self) -> int:

@@ -125,12 +125,13 @@ class Service:
         self,
         token_ids: Sequence[int],
         params: SamplingParams | None = None,
-        inspect: bool = False,
+        inspect: bool | int = False,
         policy: SelectionPolicy | None = None,
     ) -> SyncStream:
         """Like `submit`, but an iterator of Deltas that blocks. Not for an event loop's thread.
 
-        The request is queued at once, so that Busy and ValueError are raised by the call itself.
+        inspect: for all tokens, or for that many. The request is queued at once, so that Busy and ValueError are raised by the
+        call itself.
         """
         request, inbox = self.requests.from_tokens(token_ids, params, inspect, policy=policy), SyncInbox()
         self._queue([self._entry(request, inbox)])
