@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import Any, Literal, get_args
 
 from ..kernels.errors import ArgumentError, check_flags
-from ..model.config import ModelConfig, Precision
+from ..model.config import Precision
 from .text.messages import ChatFormat
 
 MAX_DRAFT_TOKENS = 4
@@ -23,11 +23,6 @@ LIMITS = {
 def most_rows(max_sequences: int, max_batch_tokens: int, drafts: bool) -> int:
     """Return the most rows of logits in a step: one for each sequence, and one more for each draft."""
     return min(max_sequences * (1 + MAX_DRAFT_TOKENS if drafts else 1), max_batch_tokens)
-
-
-def default_precision(config: ModelConfig, on_cpu: bool) -> Precision:
-    """Return the precision of a model if none is chosen: on a GPU the one in which it is stored."""
-    return "exact" if on_cpu else "fp8" if config.weight_block is not None else "bf16"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ import torch
 from ..model.config import ModelConfig, Precision
 from ..model.mtp import MTPTables
 from ..model.parallel.shard import parameter_bytes
-from .config import default_precision
 
 PIECE = 16 << 20  # bytes of a read, about as much as a thread reads of an expert at a time
 THREADS, SECONDS = 8, 1.0
@@ -50,7 +49,7 @@ def estimate_offload(
 ) -> OffloadSpeed:
     """Count the bytes, and measure how fast `directory`'s files can be read and, on a GPU, copied to it."""
     tables = MTPTables() if mtp else None
-    stored = default_precision(config, on_cpu=False)
+    stored = config.stored_precision
     experts = parameter_bytes(config, stored, mtp=tables) - parameter_bytes(config, stored, mtp=tables, offload=True)
     chosen = experts * config.num_experts_per_tok // config.n_routed_experts
     residents = parameter_bytes(config, precision, 0, ranks, tables, offload=True)

@@ -18,7 +18,6 @@ from ...model.metadata import PAGE_SIZE
 from ...model.mtp import MTPTables
 from ...model.parallel.plan import Plan
 from ...model.parallel.shard import parameter_bytes
-from ..config import default_precision
 from ..engine.running.cache import bytes_per_page
 from ..engine.sizing import available_memory
 from ..params import SamplingParams
@@ -193,7 +192,7 @@ def gpu_row(
         memory = int(GPU_GIB * GIB)
         if torch.cuda.is_available():
             memory, name = torch.cuda.mem_get_info(0)[1], f" ({torch.cuda.get_device_name(0)})"
-    chosen = precision or default_precision(config, on_cpu=False)
+    chosen = precision or config.stored_precision
     weights = max(parameter_bytes(config, chosen, rank, ranks, mtp, offload) for rank in range(ranks))
     place = f"{ranks} GPU{'s' if ranks > 1 else ''} of {memory / GIB:.0f} GiB{name}"
     return _row(place, config, chosen, mtp, memory, weights, int(GPU_FRACTION * memory) - weights, offload)

@@ -47,7 +47,6 @@ def doctor(
     """
     import torch  # which --help does not wait for
 
-    from ..config import default_precision
     from ..offload_speed import estimate_offload
     from . import checkpoint_check
 
@@ -75,7 +74,7 @@ def doctor(
                     given = {"device": device, "precision": precision, "tensor-parallel-size": tensor_parallel_size}
                     options = "".join(f" --{name} {value}" for name, value in given.items() if value is not None)
                     command = f"deepseek-v32 generate --model {model}{options} --offload experts"
-            chosen = precision or default_precision(config, here.type == "cpu")
+            chosen = precision or ("exact" if here.type == "cpu" else config.stored_precision)
             offload = estimate_offload(config, chosen, here, ranks, found.mtp is not None, model)
             report["offload"] = asdict(offload) | ({"command": command} if command else {})
             lines += ["", *checkpoint_check.memory_lines(rows, config)]

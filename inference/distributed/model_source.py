@@ -21,7 +21,7 @@ from ...model.parallel.plan import Plan
 from ...model.parallel.shard import build_model
 from ...model.synthetic.weights import fill_synthetic
 from ...model.transformer import Transformer
-from ..config import AUTO, MAX_DRAFT_TOKENS, EngineConfig, default_precision
+from ..config import AUTO, MAX_DRAFT_TOKENS, EngineConfig
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ModelSource:
             raise ArgumentError("device", f"{device!r}", f"cuda or cpu: each of the {ranks} ranks has a GPU of its own")
         check_device(device)
         check_backend(backend, device)
-        precision = precision or default_precision(config, torch.device(device).type == "cpu")
+        precision = precision or ("exact" if torch.device(device).type == "cpu" else config.stored_precision)
         if chosen.deterministic:
             _check_deterministic(torch.device(device), precision)
         directory = None if synthetic or isinstance(model, Mapping) else Path(model)
