@@ -188,17 +188,13 @@ def test_fields_that_change_no_text_are_accepted(http):
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_verbosity_that_is_not_served_is_told(http, stream, caplog):
     """OpenAI's values are taken; a header and the log tell that only medium is served."""
-    for path, wanted in (("/v1/chat/completions", lambda each: {"messages": ASK, "verbosity": each}),
-                         ("/v1/responses", lambda each: {"input": "a", "text": {"verbosity": each}})):  # fmt: skip
-        for each in ("low", "medium", "high"):
-            caplog.clear()
-            body = {"seed": 1, "stream": stream, **wanted(each)}
-            body |= {"max_tokens": 3} if "chat" in path else {"max_output_tokens": 3}
-            response = http.post(path, json=body)
-            assert response.status_code == 200
-            told = f"verbosity {each}" in caplog.text
-            assert (f"verbosity {each}" in response.headers.get("warning", "")) == told == (each != "medium")
-    assert http.post("/v1/chat/completions", json={"messages": ASK, "verbosity": "loud"}).status_code == 400
+    for each in ("low", "medium", "high"):
+        caplog.clear()
+        body = {"messages": ASK, "max_tokens": 3, "stream": stream, "verbosity": each}
+        response = http.post("/v1/chat/completions", json=body)
+        assert response.status_code == 200
+        told = f"verbosity {each}" in caplog.text
+        assert (f"verbosity {each}" in response.headers.get("warning", "")) == told == (each != "medium")
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ class Format(Strict):
 
 class TextConfig(Whole):
     format: Format | None = None
-    verbosity: Verbosity | None = Field(None, description="ignored, but for a warning: only medium is served")
+    verbosity: Verbosity | None = Field(None, description="ignored")
 
 
 class Reasoning(Whole):

@@ -123,7 +123,7 @@ def responses_router(context: ApiContext) -> APIRouter:
         """Answer a text or a conversation of items."""
         context.check_model(body.model)
         context.check_capacity(1)
-        headers = skipped(body.tools, FunctionTool, body.text.verbosity if body.text is not None else None)
+        headers = skipped(body.tools, FunctionTool)
         if body.stream:
             return EventStream(_stream(await _begin(context, body, kept)), headers)
         try:
