@@ -4,6 +4,7 @@ Source: DeepSeek-V3 report (arXiv 2412.19437), section 2.1.2.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -14,6 +15,7 @@ from ..kernels.grouped_gemm import grouped_gemm, grouped_gemm_with_shared
 from ..kernels.routing import combine_experts, combine_norm_quantize, route, route_and_group
 from ..kernels.types import ExpertGroups, Quantized
 from .config import FP8_BLOCK, ModelConfig, blocks
+from .host_step import on_host
 from .layers import MLP, Compute, Operand, RMSNorm, Update, gated, parameter
 from .profiling import profiler_range
 from .stages import stages
@@ -127,19 +129,52 @@ class Experts(nn.Module):
 
     def forward(self, x: Operand, weights: torch.Tensor, groups: ExpertGroups, shared: MLP | None) -> ExpertOutputs:
         """x [T, D] and the router's weights fp32 [T, k] and groups -> the outputs of all experts."""
-        tokens = len(weights)
-        parts = self._in_memory if self.store is None else self.store.request(groups.offsets, tokens)
+        tokens, fused = (
+            len(weights),
+            shared if isinstance(x, Quantized) and self.fuses(shared) and len(weights) else None,
+        )
         expected_m = -(-weights.numel() * self.count // self.total)
-        dense: torch.Tensor | None
-        if isinstance(x, Quantized) and self.fuses(shared) and tokens:
-            assert shared is not None
-            rows = self._with_shared(x, groups, expected_m, shared, parts)
-            own, dense = rows[tokens:], rows[:tokens]
+        first = 0 if fused is None else tokens
+        if self.store is None:
+            rows = self._rows(x, groups, expected_m, fused, self._in_memory)
         else:
-            inner = gated(self._gate_up(x, groups, expected_m, parts), self.compute)
-            own = self._down(inner, groups, expected_m, parts)
-            dense = None if shared is None else shared(x)
-        return ExpertOutputs(own, groups, weights, dense)
+            values = x.values if isinstance(x, Quantized) else x
+            shape = first + weights.numel(), values.shape[1]
+            place = partial(torch.empty, shape, dtype=self.compute.dtype, device=values.device)
+            work = partial(self._offloaded, self.store, tokens, expected_m, fused)
+            rows = on_host(work, place, *groups, *(x if isinstance(x, Quantized) else (x,)))
+        dense = rows[:tokens] if fused is not None else None if shared is None else shared(x)
+        return ExpertOutputs(rows[first:], groups, weights, dense)
+
+    def _offloaded(
+        self,
+        store: ExpertStore,
+        tokens: int,
+        expected_m: int,
+        shared: MLP | None,
+        out: torch.Tensor | None,
+        *given: torch.Tensor,
+    ) -> torch.Tensor:
+        """Return `_rows`, in `out` if it is given. given: groups, then x."""
+        groups, x = ExpertGroups(*given[:3]), Quantized(*given[3:]) if len(given) > 4 else given[3]
+        return self._rows(x, groups, expected_m, shared, store.request(groups.offsets, tokens), out)
+
+    def _rows(
+        self,
+        x: Operand,
+        groups: ExpertGroups,
+        expected_m: int,
+        shared: MLP | None,
+        parts: Parts,
+        out: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Outputs of the sorted rows [T * k, D]; before them those of the shared expert [T, D], if it is given."""
+        if shared is not None:
+            assert isinstance(x, Quantized)
+            return self._with_shared(x, groups, expected_m, shared, parts, out)
+        return self._down(
+            gated(self._gate_up(x, groups, expected_m, parts), self.compute), groups, expected_m, parts, out
+        )
 
     def _in_memory(self, name: str) -> tuple[ExpertWeights]:
         return (ExpertWeights(getattr(self, name), getattr(self, name + "_scale_inv", None)),)
@@ -149,15 +184,25 @@ class Experts(nn.Module):
         return shared is not None and self.inner % FP8_BLOCK == 0 and shared.down_proj.weight.shape[1] == self.inner
 
     def _with_shared(
-        self, x: Quantized, groups: ExpertGroups, expected_m: int, shared: MLP, parts: Parts
+        self,
+        x: Quantized,
+        groups: ExpertGroups,
+        expected_m: int,
+        shared: MLP,
+        parts: Parts,
+        out: torch.Tensor | None,
     ) -> torch.Tensor:
         """Compute the shared expert for x [T, D], then the routed experts for the sorted rows: [T + T * k, D]."""
         compute, first = self.compute, x.values.shape[0]
 
         def product(
-            name: str, dense: Quantized, dense_weight: Quantized, rows: Quantized, **options: Any
+            name: str,
+            dense: Quantized,
+            dense_weight: Quantized,
+            rows: Quantized,
+            out: torch.Tensor | None = None,
+            **options: Any,
         ) -> torch.Tensor:
-            out = None
             for part in parts(name):
                 assert part.scale is not None
                 out = grouped_gemm_with_shared(
@@ -189,7 +234,7 @@ class Experts(nn.Module):
         inner = gated(rows, compute)
         assert isinstance(inner, Quantized)
         own, dense = (Quantized(*(each[half] for each in inner)) for half in (slice(first, None), slice(first)))
-        return product("down_proj", dense, Quantized(down.weight, down.weight_scale_inv), own)
+        return product("down_proj", dense, Quantized(down.weight, down.weight_scale_inv), own, out)
 
     def _gate_up(self, x: Operand, groups: ExpertGroups, expected_m: int, parts: Parts) -> torch.Tensor:
         """Gates and ups of the sorted rows [T * k, 2I]; row r belongs to token sorted_token_ids[r]."""
@@ -204,8 +249,9 @@ class Experts(nn.Module):
         found = [out for out in outs if out is not None]
         return found[0] if halves == 1 else torch.cat(found, 1)
 
-    def _down(self, inner: Operand, groups: ExpertGroups, expected_m: int, parts: Parts) -> torch.Tensor:
-        out = None
+    def _down(
+        self, inner: Operand, groups: ExpertGroups, expected_m: int, parts: Parts, out: torch.Tensor | None
+    ) -> torch.Tensor:
         for part in parts("down_proj"):
             out = self._product(inner, part, groups, expected_m, out)
         assert out is not None

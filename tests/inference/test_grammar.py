@@ -16,6 +16,7 @@ from deepseek_v32.inference.engine.sampling.constraints import EVERY, make_masks
 from deepseek_v32.inference.text.grammar import GrammarCompiler, Mask, check_function
 from deepseek_v32.inference.text.tokenizer import END_THINK
 from support.fake_model import AsyncRunner
+from support.pages import check_pool
 from support.preemption import preempt_every_other_step
 from support.server import stand_in_llm
 from support.tokenizers import MARKUP, make_tokenizer
@@ -315,10 +316,9 @@ class Likeliest:
     def __init__(self, tokens, looks):
         self.tokens, self._looks = tokens, looks
 
-    @property
-    def has_arrived(self):
+    def __call__(self):
         self._looks -= 1
-        return self._looks < 0
+        return self.tokens if self._looks < 0 else None
 
 
 @pytest.mark.parametrize("looks", [0, 1, 2, 3])
@@ -396,7 +396,7 @@ def test_a_fault_in_a_mask_ends_its_request_alone(llm, monkeypatch):
     assert (bad.finish_reason, bad.error) == ("error", "sampling failed: RuntimeError: the mask is torn")
     assert bad.token_ids == whole[1][:3]
     assert [good.token_ids, other.token_ids] == [whole[0], whole[2]]
-    llm.engine.pool.check()
+    check_pool(llm.engine.pool)
 
 
 def test_min_tokens(llm):

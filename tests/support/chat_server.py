@@ -59,12 +59,13 @@ class ScriptedService:
         self,
         token_ids: Sequence[int],
         params: SamplingParams | None = None,
-        inspect: bool = False,
+        inspect: bool | int = False,
         policy: SelectionPolicy | None = None,
     ) -> "_Stream":
         if policy is not None:
             self.policies.append(policy)
-        stream = _Stream(self, list(token_ids), params or SamplingParams(), inspect, next(self._ids))
+        most = len(token_ids) + 10**6 if inspect is True else inspect
+        stream = _Stream(self, list(token_ids), params or SamplingParams(), most, next(self._ids))
         if self.asked[-1].endswith("refuse this</think>"):
             raise ValueError("the prompt is refused")
         return stream
@@ -94,7 +95,7 @@ class ScriptedService:
 
 class _Stream:
     def __init__(
-        self, service: ScriptedService, prompt: list[int], params: SamplingParams, inspect: bool, request_id: int
+        self, service: ScriptedService, prompt: list[int], params: SamplingParams, inspect: int, request_id: int
     ) -> None:
         self.request_id = request_id
         self._reading = list(service.reading)
@@ -132,7 +133,7 @@ class _Stream:
         self.deltas.close()
 
     def _run(
-        self, service: ScriptedService, prompt: list[int], params: SamplingParams, inspect: bool
+        self, service: ScriptedService, prompt: list[int], params: SamplingParams, inspect: int
     ) -> Generator[Delta, None, None]:
         tokenizer = service.tokenizer
         text = tokenizer.decode(prompt, skip_special_tokens=False)
@@ -153,7 +154,7 @@ class _Stream:
                 if self.request_id in service.cancelled:
                     break
                 written.append(token)
-                selection = _selection(len(prompt) + len(written) - 2, needle) if inspect else None
+                selection = _selection(len(prompt) + len(written) - 2, needle) if len(written) <= inspect else None
                 yield Delta(self.request_id, tokenizer.decode([token]), (token,), selection=selection)
         finally:
             service.open -= 1
@@ -181,12 +182,14 @@ def _selection(position: int, needle: np.ndarray) -> TokenSelection:
     return TokenSelection(position, {0: recent, 1: recent, LAYERS - 1: last}, {LAYERS - 1: scores})
 
 
-def scripted_llm() -> LLM:
+def scripted_llm(checkpoint: str = "") -> LLM:
     tokenizer = make_tokenizer()
     config = fake_config(
         vocab_size=tokenizer.vocab_size, num_hidden_layers=LAYERS, index_topk=TOPK, max_position_embeddings=32768
     )
-    return LLM.from_model(ScriptedModel(config, [1]), config, tokenizer, page_count=512)
+    llm = LLM.from_model(ScriptedModel(config, [1]), config, tokenizer, page_count=512)
+    llm.checkpoint = checkpoint
+    return llm
 
 
 @dataclass

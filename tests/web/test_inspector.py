@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from deepseek_v32.inference.chat_app import answering
 from deepseek_v32.inference.chat_app.experiments import Experiments, Recordings
+from deepseek_v32.inference.engine.running.selection import row_bytes
 from deepseek_v32.inference.params import SamplingParams
 from deepseek_v32.inference.recording import Recording
 from deepseek_v32.inference.report.page import notebook_frame, write_report
@@ -96,6 +98,31 @@ def test_the_story_in_three_steps_and_in_the_chat(open_tab: Any, scripted: Any, 
 
 
 SHADED = "[...(CSS.highlights.get('dsa-read-4') || [])].map(String).join('')"
+
+
+@pytest.mark.parametrize("tokens", [9, 0])
+def test_an_answer_is_recorded_until_the_memory_is_used_up(
+    open_tab: Any, scripted: Any, monkeypatch: pytest.MonkeyPatch, tokens: int
+) -> None:
+    """Whatever the maximum length would allow, which is far more here."""
+    scripted.service.replies[QUESTION] = "The door code of the Tolmir Archive is 4815. " + "I am sure. " * 20
+    scripted.service.pace = 0
+    monkeypatch.setattr(answering, "MOST_RECORDED", tokens * row_bytes(LAYERS, TOPK))
+    tab = open_tab()
+    page = tab.page
+    tab.ask(QUESTION)
+    line = page.locator(".read").inner_text()
+    if not tokens:
+        assert re.fullmatch(r"Read [\d.]+ % of [\d,]+ tokens · not recorded", line), line
+        assert not page.locator(".answer [data-action=inspect]").is_visible()
+        return
+    assert re.fullmatch(
+        r"Read [\d.]+ % of [\d,]+ tokens( · found [\d,]+ tokens back)? · recorded up to token 9", line
+    ), line
+    page.click(".answer [data-action=inspect]")
+    page.wait_for_selector(".dsa-story")
+    assert "(the first 9 of " in page.locator(".dsa-words-of").inner_text()
+    assert page.locator(".dsa-words-of").inner_text().startswith("The door code")
 
 
 def test_a_short_chat_says_that_all_was_read(open_tab: Any, scripted: Any) -> None:

@@ -155,10 +155,53 @@ def test_a_reload_keeps_settings_draft_and_inspector(open_tab: Any, scripted: An
     assert "Be kind." in prompt and "text of a file" in prompt and prompt.endswith("half a thought<think>")
 
 
+def test_the_inspector_stays_on_the_answer_that_was_opened(open_tab: Any, scripted: Any) -> None:
+    """Across reloads, other tabs' turns and closed conversations; a new answer of this tab takes its place."""
+    scripted.service.pace = 0
+    tab = open_tab()
+    page = tab.page
+    for text in ("first", "second", "third"):
+        tab.ask(text + " word" * 30)
+
+    def opened() -> str:
+        page.wait_for_selector(".message.inspected")
+        shown = page.locator(".dsa-context p").first.inner_text().split()[1]
+        marked = page.locator(".message.inspected .body").inner_text().split()[2]
+        return shown if shown == marked else f"{shown}, but {marked} is marked"
+
+    page.locator(".answer [data-action=inspect]").nth(1).click()
+    assert opened() == "second"
+    for _ in range(2):
+        page.reload()
+        page.wait_for_selector(".answer")
+        assert opened() == "second"
+    other = open_tab(context=page.context)
+    other.page.locator("#dsa-list .choose").click()
+    other.page.wait_for_selector(".answer")
+    other.ask("fourth" + " word" * 30)
+    page.wait_for_function("document.querySelectorAll('.answer').length === 4")
+    assert opened() == "second"
+    # While the next answer is written, a reload keeps it, too. Then the new one is shown.
+    scripted.service.pace = 0.02
+    tab.ask("fifth" + " word" * 30, wait=False)
+    page.reload()
+    page.wait_for_selector("body.dsa-running")
+    assert opened() == "second"
+    tab.wait()
+    page.wait_for_function("document.querySelector('.dsa-context').innerText.includes('fifth')")
+    assert opened() == "fifth"
+    # Closed and opened again, it shows the newest.
+    page.locator(".answer [data-action=inspect]").nth(0).click()
+    page.wait_for_function("document.querySelector('.dsa-context').innerText.includes('first')")
+    page.click("#dsa-inspect-close")
+    page.click("#dsa-inspect")
+    page.wait_for_function("document.querySelector('.dsa-context').innerText.includes('fifth')")
+
+
 @pytest.fixture(scope="module")
 def demo_page() -> Iterator[ChatServer]:
     pytest.importorskip("gradio", reason="gradio is not installed: pip install -e .[web]")
-    server = serve(ScriptedService(scripted_llm(), pace=0), DEMO_NAME)
+    server = serve(ScriptedService(scripted_llm(DEMO_NAME), pace=0))
     yield server
     server.stop()
 

@@ -18,6 +18,7 @@ def test_fits(open_tab: Any, scripted: Any, name: str, inspecting: bool) -> None
         tab.page.click("#dsa-inspect")
         tab.page.wait_for_selector(".dsa-steps")
         tab.page.click(".dsa-experts > summary")
+        tab.page.wait_for_selector(".dsa-mass td[style]")
         assert tab.page.evaluate(
             "document.querySelector('.panel').scrollWidth <= document.querySelector('.panel').clientWidth"
         )
