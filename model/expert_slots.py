@@ -40,7 +40,7 @@ class ExpertReader(Protocol):
     ) -> list["Future[None]"]:
         """Begin to fill `slot`, once the device has passed `after`. When all futures have ended, it is filled.
 
-        at_once: how many experts are still to be requested, with this one.
+        at_once: about how many parts of experts are read at the same time.
         """
 
     def convert(self, part: str, key: Key, slot: Slot, into: Slot) -> None:
@@ -260,10 +260,11 @@ class ExpertSlots:
 
     def _advance(self) -> None:
         """Request the experts that are wanted, in order, as far as there are slots."""
+        at_once = len(self._wanted)
         while self._wanted:
             part, key = self._wanted[0]
             slots = self._parts[part]
-            if key not in slots.held and not slots.request(key, self._lasting, len(self._wanted)):
+            if key not in slots.held and not slots.request(key, self._lasting, at_once):
                 return
             self._wanted.popleft()
 

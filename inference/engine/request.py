@@ -13,9 +13,7 @@ class CachePlace:
     """A request's pages and entries in the caches, owned by the scheduler. Empty while the request waits, except `admission`."""
 
     pages: list[int] = field(default_factory=list)
-    # Raised at each admission. During one admission `pages` is only appended to, so a copy of its first n entries stays right as
-    # long as (id, admission) is the same.
-    admission: int = 0
+    admission: int = 0  # raised at each admission, during which `pages` is only appended to
     computed: int = 0  # leading tokens whose entries are written, or will be by the steps in flight
     drafted: int = 0  # leading tokens whose entries in the draft layer's caches are written; at most `computed`
     pending: int = 0  # tokens that steps in flight sample for this request, and that `tokens` therefore lacks
@@ -25,7 +23,7 @@ class CachePlace:
 
 @dataclass
 class QueuePlace:
-    """A request's waiting time and its reason (`in_turn` in scheduler.py), owned by the scheduler."""
+    """A request's waiting time (`in_turn` in scheduler.py), owned by the scheduler."""
 
     reusable: int = 0  # leading tokens that were found in the cache when the request began to wait; 0 once it runs
     skipped: int = 0  # steps in a row that computed nothing of its prompt
