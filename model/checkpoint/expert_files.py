@@ -21,7 +21,7 @@ from ..moe import MixtureOfExperts
 from ..transformer import Transformer
 from ..weight_map import SCALE
 from .locate import TensorSource
-from .manifest import TensorHashes, identify, read_into
+from .manifest import TensorHashes, identify, reading
 from .rows import DTYPES, ParameterLoader, check_finite, check_scales
 from .safetensors import StoredTensor
 
@@ -65,8 +65,7 @@ class ExpertFiles:
         self._sources, self._ue8m0, self._hashes = sources, ue8m0, hashes
         files = {tensor.file for each in sources.values() for source in each for tensor in _tensors(source)}
         self._identities = {file: identify(file.stat()) for file in files}
-        # Quarters of tensors that have been read and checked: a name, a place in the file, a first row.
-        self._checked: set[tuple[str, int, int]] = set()
+        self._checked: set[tuple[str, int]] = set()  # rows that have been read and checked: a name, a place in the file
         self._unusual: list[str] = []  # names of scales that are no powers of two, although the configuration says so
         self._warned = False
         self._reads: dict[tuple[str, Key, bool], list[list[Rows]]] = {}  # kept: see _runs
@@ -97,36 +96,34 @@ class ExpertFiles:
     @torch.no_grad()
     def _fill(self, run: list[Rows], slot: Slot, after: "torch.cuda.Event | None") -> None:
         """Read what lies together in a file, and check it. On a GPU, copy it there: the copies have ended when this returns."""
-        targets, on_gpu = [rows.within(slot) for rows in run], slot.weight.device.type == "cuda"
+        file, on_gpu = run[0].tensor.file, slot.weight.device.type == "cuda"
+        targets = [rows.within(slot) for rows in run]
         found = self._pinned([len(each) for each in targets], slot.weight.device) if on_gpu else targets
-        data = [each.numpy() for each in found]
-        file = run[0].tensor.file
-        read_into(file, run[0].start, [each.data for each in data], self._identities[file])
-        for rows, values in zip(run, data, strict=True):
-            self._check(rows, values)
-        if on_gpu:
-            if after is not None:
-                after.wait()
-            for target, read in zip(targets, found, strict=True):
-                target.copy_(read, non_blocking=True)
-            torch.cuda.current_stream().synchronize()
+        if on_gpu and after is not None:
+            after.wait()
+        try:
+            with reading(file, self._identities[file]) as read:
+                for rows, part, target in zip(run, found, targets, strict=True):
+                    data = part.numpy()
+                    read(rows.start, data.data)
+                    self._check(rows, data)
+                    if on_gpu:  # while the next rows are read
+                        target.copy_(part, non_blocking=True)
+        finally:
+            if on_gpu:
+                torch.cuda.current_stream().synchronize()
 
     def _check(self, rows: Rows, data: np.ndarray) -> None:
         """Check bytes that are read for the first time."""
         tensor = rows.tensor
-        parts = {
-            (tensor.name, tensor.offset, each)
-            for each, _ in _quarters(tensor.shape[0])
-            if rows.first <= each < rows.last
-        }
-        if parts <= self._checked:
+        if (tensor.name, rows.start) in self._checked:
             return
         if self._hashes is not None:
             self._hashes.check(tensor, rows.start, data.data)
         check_finite(tensor, data)
         if rows.is_scale:
             check_scales(tensor, torch.from_numpy(data).view(torch.float32), self._ue8m0, self._unusual)
-        self._checked.update(parts)
+        self._checked.add((tensor.name, rows.start))
 
     def _pinned(self, sizes: list[int], device: torch.device) -> list[torch.Tensor]:
         """Return parts of this thread's pinned memory, each aligned; its stream becomes the thread's."""
@@ -147,15 +144,14 @@ def _quarters(rows: int) -> list[tuple[int, int]]:
 
 
 def _runs(sources: list[TensorSource], few: bool) -> list[list[Rows]]:
-    """Divide an expert's part into what one thread reads at once: all that lies together in a file, or about a quarter of a weight.
+    """Divide an expert's part into what one thread reads: all that lies together in a file; few: about a quarter of a weight.
 
-    Each read costs some 0.1 ms of Python, for which other threads wait, and so does finding them.
+    It reads about a quarter at a time. Each thread's work costs 0.1 ms of Python, for which others wait, and so does dividing.
     """
     pieces = []
     for source in sources:
         spec = source.shard.spec
-        bounds = _quarters(spec.shape[0]) if few else [(0, spec.shape[0])]
-        pieces += [Rows(source.weight, first, last, spec.row + first) for first, last in bounds]
+        pieces += [Rows(source.weight, first, last, spec.row + first) for first, last in _quarters(spec.shape[0])]
         if source.scale is not None:
             pieces.append(Rows(source.scale, 0, spec.scale_shape[0], spec.scale_row))
     runs: list[list[Rows]] = []
