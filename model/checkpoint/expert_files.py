@@ -8,9 +8,13 @@ import os
 import threading
 import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
+from typing import NamedTuple
 
 import torch
 
+from ...kernels.device import is_hopper
+from ...kernels.file_rows import read_rows
 from ..config import FP8_BLOCK, blocks
 from ..errors import CheckpointError, short_repr
 from ..expert_slots import ExpertSlots, Key, LayerSlots, PartShape, Slot
@@ -18,14 +22,58 @@ from ..moe import MixtureOfExperts
 from ..transformer import Transformer
 from ..weight_map import SCALE
 from .locate import TensorSource
-from .manifest import TensorHashes, identify, read_into
+from .manifest import TensorHashes, ended, identify, opened, read_into
 from .rows import DTYPES, ParameterLoader, check_finite, check_scales
 from .safetensors import StoredTensor
 
 # One thread reads 5 GB/s of cached files; twelve read, check and copy 20 GB/s to an H200 (16 cores).
 _THREADS = min(12, max(4, os.cpu_count() or 1))
 
-Job = tuple[StoredTensor, int, int, torch.Tensor]  # rows [first, last) of a tensor, and where they go
+
+class Rows(NamedTuple):
+    """Rows [first, last) of a tensor, and the first of a slot's rows that they fill, of its weight or of its scales."""
+
+    tensor: StoredTensor
+    first: int
+    last: int
+    place: int
+
+    @property
+    def start(self) -> int:
+        return self.tensor.offset + self.first * self.tensor.row_bytes
+
+    @property
+    def size(self) -> int:
+        return (self.last - self.first) * self.tensor.row_bytes
+
+    @property
+    def is_scale(self) -> bool:
+        return self.tensor.name.endswith(SCALE)
+
+    def within(self, slot: Slot) -> torch.Tensor:
+        """Return the rows of the slot."""
+        whole = slot.scale if self.is_scale else slot.weight
+        assert whole is not None
+        return whole[self.place : self.place + self.last - self.first]
+
+
+class Run:
+    """Rows that lie together in a file, which one thread reads."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = [rows]
+        self.is_checked = False  # they have been read before
+
+    @property
+    def size(self) -> int:
+        return sum(rows.size for rows in self.rows)
+
+    @cached_property
+    def places(self) -> torch.Tensor:
+        """The argument of kernels.file_rows.read_rows."""
+        return torch.tensor(
+            [[rows.is_scale, rows.place * rows.tensor.row_bytes, rows.size] for rows in self.rows], dtype=torch.int64
+        )
 
 
 class ExpertFiles:
@@ -37,12 +85,11 @@ class ExpertFiles:
         self._sources, self._ue8m0, self._hashes = sources, ue8m0, hashes
         files = {tensor.file for each in sources.values() for source in each for tensor in _tensors(source)}
         self._identities = {file: identify(file.stat()) for file in files}
-        # Quarters of tensors that have been read and checked: a name, a place in the file, a first row.
-        self._checked: set[tuple[str, int, int]] = set()
         self._unusual: list[str] = []  # names of scales that are no powers of two, although the configuration says so
         self._warned = False
+        self._runs: dict[tuple[str, Key, bool], list[Run]] = {}  # those of which an expert's part consists, kept
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="experts")
-        self._own = threading.local()  # a thread's stream and pinned memory
+        self._own = threading.local()  # a thread's pinned memory
 
     def read(
         self, part: str, key: Key, slot: Slot, after: "torch.cuda.Event | None", at_once: int
@@ -54,18 +101,11 @@ class ExpertFiles:
                 "scale_fmt is 'ue8m0' in config.json: they are used as they are",
                 stacklevel=2,
             )
-        reads = []
-        for source in self._sources[part, key]:
-            weight, scale = _place(source, slot)
-            quarters = _quarters(len(weight))
-            # Few experts are divided among the threads. Many are read in large pieces, because each costs some 0.1 ms of Python.
-            pieces = quarters if at_once * 3 <= _THREADS else [(0, len(weight))]
-            jobs: list[list[Job]] = [[(source.weight, *bounds, weight[slice(*bounds)])] for bounds in pieces]
-            if source.scale is not None:
-                assert scale is not None
-                jobs[0].append((source.scale, 0, len(scale), scale))
-            reads += [self._pool.submit(self._fill, each, after) for each in jobs]
-        return reads
+        few = at_once * 3 <= _THREADS  # they are divided among the threads
+        runs = self._runs.get((part, key, few))
+        if runs is None:
+            runs = self._runs[part, key, few] = _divide(self._sources[part, key], few)
+        return [self._pool.submit(self._fill, run, slot, after) for run in runs]
 
     def convert(self, part: str, key: Key, slot: Slot, into: Slot) -> None:
         for source in self._sources[part, key]:
@@ -73,36 +113,42 @@ class ExpertFiles:
             loader.convert(*_place(source, slot))
 
     @torch.no_grad()
-    def _fill(self, jobs: list[Job], after: "torch.cuda.Event | None") -> None:
-        """Read rows and check them. On a GPU, copy them there: the copies have ended when this returns."""
-        for tensor, first, last, target in jobs:
-            start, size = tensor.offset + first * tensor.row_bytes, (last - first) * tensor.row_bytes
-            on_gpu = target.device.type == "cuda"
-            rows = self._pinned(size, target.device).view(target.dtype).view(target.shape) if on_gpu else target
-            data = rows.view(torch.uint8).numpy().reshape(-1)
-            read_into(tensor.file, start, data.data, self._identities[tensor.file])
-            pieces = {
-                (tensor.name, tensor.offset, each) for each, _ in _quarters(tensor.shape[0]) if first <= each < last
-            }
-            if not pieces <= self._checked:
+    def _fill(self, run: Run, slot: Slot, after: "torch.cuda.Event | None") -> None:
+        """Read rows into a slot, and check them the first time. When this returns, they are there, also on a GPU."""
+        file, device = run.rows[0].tensor.file, slot.weight.device
+        memory = self._pinned(run.size, device) if device.type == "cuda" else None
+        if after is not None:
+            after.wait()
+        if memory is not None and run.is_checked and is_hopper(device):
+            with opened(file, self._identities[file]) as descriptor:
+                count = read_rows(descriptor, run.rows[0].start, memory, run.places, *slot)
+                if count < 0:
+                    raise OSError(-count, os.strerror(-count))
+                if count < len(memory):
+                    raise ended(file, run.rows[0].start + count)
+            return
+        for rows in run.rows:
+            target = rows.within(slot)
+            part = target if memory is None else memory[: rows.size].view(target.dtype).view(target.shape)
+            data = part.view(torch.uint8).numpy().reshape(-1)
+            read_into(file, rows.start, data.data, self._identities[file])
+            if not run.is_checked:
                 if self._hashes is not None:
-                    self._hashes.check(tensor, start, data.data)
-                check_finite(tensor, data)
-                if tensor.name.endswith(SCALE):
-                    check_scales(tensor, rows, self._ue8m0, self._unusual)
-                self._checked.update(pieces)
-            if on_gpu:
-                with torch.cuda.stream(self._own.stream):
-                    if after is not None:
-                        after.wait()
-                    target.copy_(rows)
+                    self._hashes.check(rows.tensor, rows.start, data.data)
+                check_finite(rows.tensor, data)
+                if rows.is_scale:
+                    check_scales(rows.tensor, part, self._ue8m0, self._unusual)
+            if memory is not None:
+                target.copy_(part)
+        run.is_checked = True
 
     def _pinned(self, size: int, device: torch.device) -> torch.Tensor:
-        """This thread's pinned memory, `size` bytes."""
+        """This thread's pinned memory, `size` bytes. The thread gets a stream of its own."""
         own = self._own
+        if not hasattr(own, "memory"):
+            torch.cuda.set_stream(torch.cuda.Stream(device))
         if not hasattr(own, "memory") or own.memory.numel() < size:
             own.memory = torch.empty(size, dtype=torch.uint8, pin_memory=True)
-            own.stream = torch.cuda.Stream(device)
         memory: torch.Tensor = own.memory[:size]
         return memory
 
@@ -111,6 +157,26 @@ def _quarters(rows: int) -> list[tuple[int, int]]:
     """Divide rows into at most four ranges of whole FP8 blocks."""
     step = blocks(-(-rows // 4)) * FP8_BLOCK
     return [(first, min(first + step, rows)) for first in range(0, rows, step)]
+
+
+def _divide(sources: list[TensorSource], few: bool) -> list[Run]:
+    """Divide an expert's part into what lies together in a file. few: into about a quarter of a weight, for more threads."""
+    pieces = []
+    for source in sources:
+        spec = source.shard.spec
+        bounds = _quarters(spec.shape[0]) if few else [(0, spec.shape[0])]
+        pieces += [Rows(source.weight, first, last, spec.row + first) for first, last in bounds]
+        if source.scale is not None:
+            pieces.append(Rows(source.scale, 0, spec.scale_shape[0], spec.scale_row))
+    runs: list[Run] = []
+    for rows in sorted(pieces, key=lambda each: (each.tensor.file, each.start)):
+        last = runs[-1].rows[-1] if runs else None
+        together = last is not None and (last.tensor.file, last.start + last.size) == (rows.tensor.file, rows.start)
+        if together and (rows.is_scale or not few):
+            runs[-1].rows.append(rows)
+        else:
+            runs.append(Run(rows))
+    return runs
 
 
 def attach_experts(model: Transformer, sources: list[TensorSource], hashes: TensorHashes | None) -> None:
