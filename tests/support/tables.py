@@ -6,6 +6,16 @@ import io
 import json
 import re
 
+from support import english
+
+# What stands in a column, for which a line has no word.
+_COLUMNS = english.words(
+    """aisle assign assignee bed belong birthday born calories carried catch config connect departure deploy deployed desk
+    destination device dial duration duty finish form grade hood info item line listen logged lunch manager maximum most
+    opener order payment percentage player point port present profile quantity release report restarter restarts result
+    retries retry rich scorer sheet shift state status stock stop task team topic try under warm went"""
+)
+
 Table = tuple[list[str], list[list[str]], list[str]]  # headers, rows, the rows' lines
 
 
@@ -48,34 +58,41 @@ def parse_table(lines: list[str]) -> Table | None:
 def disagrees(table: Table, question: str, value: str, line: str) -> tuple[str | None, bool]:
     """(what is wrong with the answer, or None; whether rows were compared): a value, and the line of the table that has it."""
     headers, rows, lines = table
-    at, original = lines.index(line), question
-    question = re.sub(r"(?i)one last thing:|first floor|.* first, ", "", question)
-    if says(question, "first", "top"):
+    rows = [[str(cell) for cell in row] for row in rows]
+    at, named = lines.index(line), re.sub(r"(?i)one last thing:|first floor|at first|.* first, ", "", question)
+    if says(named, "first", "top"):
         return (None if at == 0 and value == rows[0][0] else "not the first row"), False
-    if says(question, "last", "bottom"):
+    if says(named, "last", "bottom"):
         return (None if at == len(rows) - 1 and value == rows[-1][0] else "not the last row"), False
-    if value == rows[at][0] and (n := compared_column(question, headers)) is not None:
+    if value == rows[at][0] and (n := compared_column(named, headers)) is not None:
         numbers = [float(re.findall(r"\d+(?:\.\d+)?", row[n])[0]) for row in rows]
-        least = says(question, "cheapest", "rarest", "lightest", "shortest", "smallest", "weakest", "worst", "lowest")
+        least = says(named, "cheapest", "rarest", "lightest", "shortest", "smallest", "weakest", "worst", "lowest")
         best = min(numbers) if least else max(numbers)
         return (None if numbers[at] == best and numbers.count(best) == 1 else "not the extreme"), True
-    asked = original.lower()
-    fitting = [n for n, row in enumerate(rows) if all(has_key(str(key), asked) for key in row[:2])]
-    if len(fitting) > 1:  # "round 1" is in "round 10"
-        longest = max(len("".join(rows[n][:2])) for n in fitting)
-        fitting = [n for n in fitting if len("".join(rows[n][:2])) == longest]
-    if fitting and at not in fitting:
-        return (f"another row has both keys: {lines[fitting[0]]!r}"), False
-    rows = [[str(cell) for cell in row] for row in rows]
     if len(rows) == 1:  # one thing's settings: the question names a header, or the value fits by itself
-        meant = [n for n, header in enumerate(headers) if has_key(header.replace("_", " "), asked)]
+        meant = [n for n, header in enumerate(headers) if has_key(header.replace("_", " "), question.lower())]
         wanted = [rows[0][n] for n in meant] or rows[0]
         return (None if value in wanted else f"{wanted} is asked for"), False
-    if not fitting and headers:  # any column may be the key
-        named = [n for n, row in enumerate(rows) if any(has_key(cell, asked) for cell in row if cell != value)]
-        if len(named) == 1:
-            return (None if named == [at] and value in rows[at] else f"{lines[named[0]]!r} is asked for"), False
-    return (None if value in rows[at][2:] else "the value is not in the row"), False
+    return another_line(lines, question, line), False
+
+
+def another_line(lines: list[str], question: str, line: str) -> str | None:
+    """The line that the question names more of than of the one that was quoted, or None."""
+    asked = english.roots(question) - set(map(english.root, english.SMALL))
+    rows = [text.strip() for text in lines if text.strip()]
+
+    def named(text: str) -> int:
+        return len(english.roots(text.replace("_", " ")) & asked)
+
+    keys = (
+        english.naming(question)
+        - set(map(english.root, _COLUMNS))
+        - english.roots(" ".join(rows[:2]).replace("_", " "))
+    )
+    if keys and not keys & english.roots(f"{line} {line.replace('_', ' ')}"):
+        return f"the line says nothing of {sorted(keys)}"
+    best = max(rows[2:] or rows, key=named)  # after a title and headings
+    return f"{best!r} is asked for" if named(best) > named(line) else None
 
 
 def says(question: str, *words: str) -> bool:

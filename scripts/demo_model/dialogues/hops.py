@@ -138,17 +138,15 @@ def _same(writer: Writer) -> Chain | None:
 
 
 _PEOPLE = {split: [c for c in found if c.somebody and not c.genus and c.name not in ("partner", "child", "sibling", "birth", "person2", "debt", "lent", "gift")] for split, found in by_split(MATTERS).items()}  # fmt: skip
-_NAMING = [
-    (c, name) for c in MATTERS for name, s in c.slots.items() if c.name != "mynames" and s.nouns and s.kind in _SOMEBODY
-]
+_NAMING = [(c, name, nouns) for c in MATTERS for name, s in c.slots.items() if s.kind in _SOMEBODY and (nouns := [n for n in s.nouns if "name" not in n])]  # fmt: skip
 _OWNERS = (*("my", "our") * 2, "my sister's", "my brother's", "my mum's", "my boss's", "my friend's", "my neighbour's", "the club's", "the company's", "the school's", "the band's")  # fmt: skip
-_CLAUSE = re.compile(r"\b(who|whoever|person|one|where)\b")
+_CLAUSE = re.compile(r"\b(who|whoever|person|one|where|at|\w+ing)\b")
 
 
 def _named(writer: Writer) -> Chain | None:
     """The first fact names whom the second one is about: "My boss is Ingrid. Ingrid lives in Cork. Where does my boss live?"."""
     rng, split, wording = writer.rng, writer.split, writer.wording
-    case, slot = pick(rng, _NAMING)
+    case, slot, nouns = pick(rng, _NAMING)
     owner = draw(rng, split, case)
     keys = case.keys or (owner.key,)
     made = _told_of(writer, case, owner, slot)
@@ -168,7 +166,7 @@ def _named(writer: Writer) -> Chain | None:
     if found is None or found[0].case is case or _overlap([owner.text, name, found[2][1].value]):
         return None
     told, asked, second = found
-    noun = pick(rng, case.slots[slot].nouns).format_map(owner.fields)
+    noun = pick(rng, nouns).format_map(owner.fields)
     asks = told.asks(asked, wording, subject(noun, about.they).fields)
     asks = [ask for ask in asks if noun in ask and (not _CLAUSE.search(noun) or noun + "'s" not in ask)]
     if rng.random() < 0.15:

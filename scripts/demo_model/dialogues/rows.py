@@ -99,6 +99,7 @@ class Rows(Message):
             at.append(len(body))
             body += line + "\n"
         self.body, self.at, self.lines = body.rstrip("\n"), at, lines
+        self.turn, self.begin = len(writer.turns), writer.length
         known = []
         for number, question in found:
             if question.value in lines[number] and question.asks and writer.free(question):
@@ -109,12 +110,14 @@ class Rows(Message):
 
     def standing(self, number: int, question: Question) -> Known:
         line = self.lines[number]
-        where = (len(self.writer.turns), self.at[number], self.at[number] + len(line))
-        return Known(question, line.strip(), where, self.writer.length + where[2], "Your text says")
+        where = (self.turn, self.at[number], self.at[number] + len(line))
+        return Known(question, line.strip(), where, self.begin + where[2], "Your text says")
 
     def read(self) -> None:
         if self.body:
-            self.writer.append(Turn(self.body, [(manners.READ if len(self.body) > 900 else manners.NOTED, WORDS)]))
+            reply = manners.READ if len(self.body) > 900 else manners.NOTED
+            thought: list[Piece] | None = [("", WORDS)] if self.writer.thinks() else None
+            self.writer.append(Turn(self.body, [(reply, WORDS)], thought=thought))
             self.body = ""
 
     def ask_some(self, known: list[Known], missing: list[str], turns=()) -> int:

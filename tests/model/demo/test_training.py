@@ -75,7 +75,7 @@ def test_training_further_ends_at_long_texts_and_fits_the_time_it_states():
     # Seconds that a step took on one H200, by stage; 32K tokens estimated.
     seconds = {"dense": 0.0395, "indexer": 0.112, "sparse": 0.187, "draft": 0.081}
     total = sum(0.25 if step.length > 16384 else seconds[step.stage] for step in plan)
-    assert 20 * 60 < total < 25 * 60
+    assert 18 * 60 < total < 20 * 60
     assert all(step.length == 128 for step in schedule(0.01, 1, tokens=128, course=ANEW) if step.stage != "dense")
 
 
