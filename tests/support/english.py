@@ -1,4 +1,4 @@
-"""English as the reader of the demo's conversations understands it: words that carry meaning, words that ask or name things, looks of values."""
+"""English as the reader of the demo's conversations understands it: words that ask, words that name things, looks of values."""
 
 import re
 

@@ -22,7 +22,8 @@ def slots_in(form: str) -> set[str]:
 @pytest.mark.parametrize("area", [*(f"matters_{area}" for area in AREAS), "remarks", "near"])
 def test_every_form_of_a_case_has_the_slots_that_it_may_have(area):
     rng = random.Random(area)
-    assert (found := [case for case in CASES if case.area == area])
+    found = [case for case in CASES if case.area == area]
+    assert found
     for case in found:
         own = (set() if case.mine else _OWN) | ({"g"} if case.genus else set())
         statements = [form for forms in case.statements.values() for form in forms]
