@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ..kernels.errors import check_flags
-from ..model.config import ModelConfig, Precision
 from .completion import Completion, Delta
 from .engine.engine import Engine
 from .engine.fault import check_process
 from .engine.request import Request
-from .inspection import recorded
-from .text.tokenizer import Tokenizer
+from .inspection import Recorder
 
 
 class Driver:
@@ -137,14 +135,13 @@ class Driver:
 class Answers:
     """Queues requests and takes their answers from the engine. Closing an iterator cancels its open requests."""
 
-    def __init__(self, driver: Driver, config: ModelConfig, precision: Precision, tokenizer: Tokenizer | None) -> None:
-        self._driver = driver
-        self._sizes = (config, precision, tokenizer)  # of recordings
+    def __init__(self, driver: Driver, recorder: Recorder) -> None:
+        self._driver, self._recorder = driver, recorder
 
     def deltas(self, requests: list[Request]) -> Iterator[Delta]:
         """The deltas as they come; a completion whose selection is recorded has its recording."""
         by_id = {request.id: request for request in requests}
-        return self._driver.deltas(requests, lambda delta: recorded(*self._sizes, by_id[delta.request_id], delta))
+        return self._driver.deltas(requests, lambda delta: self._recorder.recorded(by_id[delta.request_id], delta))
 
     def completions(self, requests: list[Request]) -> Iterator[tuple[int, Completion]]:
         """(index of the request, completion) as each finishes."""

@@ -1,8 +1,8 @@
-"""Recordings of answers: which sizes of the model and which texts a report shows."""
+"""Recordings of answers: which sizes of the model, which settings and which texts a report shows."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from ..model.config import ModelConfig, Precision
@@ -16,67 +16,55 @@ from .text.tokenizer import USER, Tokenizer
 from .token_selection import TokenSelection
 
 
-def new_recording(
-    config: ModelConfig,
-    precision: Precision,
-    prompt: Sequence[int],
-    budget: float = math.inf,
-    params: SamplingParams | None = None,
-) -> Recording:
-    """Make a recording for an answer to this prompt. budget: bytes that it keeps. params: for reports."""
-    dtype, latent, index = row_layout(config, precision)
-    sizes = (latent * dtype.itemsize, index * dtype.itemsize)
-    recording = Recording(prompt, config.num_hidden_layers, config.index_topk, entry_bytes=sizes, budget=budget)
-    recording.about = {"precision": precision}
-    if params is not None:
+@dataclass(frozen=True)
+class Recorder:
+    """Makes the recordings of one model's answers."""
+
+    config: ModelConfig
+    precision: Precision
+    tokenizer: Tokenizer | None
+    checkpoint: str  # LLM.checkpoint
+
+    def begin(self, prompt: Sequence[int], params: SamplingParams, budget: float = math.inf) -> Recording:
+        """Make a recording for an answer to this prompt. budget: bytes that it keeps."""
+        dtype, latent, index = row_layout(self.config, self.precision)
+        sizes = (latent * dtype.itemsize, index * dtype.itemsize)
+        layers, topk = self.config.num_hidden_layers, self.config.index_topk
+        recording = Recording(prompt, layers, topk, entry_bytes=sizes, budget=budget)
+        model = {"model": self.checkpoint} if self.checkpoint else {}
+        settings = {"precision": self.precision, "temperature": params.temperature, "top_p": params.top_p}
         seed = {} if params.seed is None or params.greedy else {"seed": params.seed}
-        recording.about |= {"temperature": params.temperature, "top_p": params.top_p} | seed
-    return recording
+        recording.about = model | settings | seed
+        return recording
 
+    def label(self, recording: Recording) -> None:
+        """Name the tokens of a recording whose answer is complete."""
+        if self.tokenizer is not None:
+            special, name = self.tokenizer.special_ids, partial(token_texts, tokenizer=self.tokenizer)
+            recording.label(name, special.values(), special.get(USER))
 
-def label(recording: Recording, tokenizer: Tokenizer | None) -> None:
-    """Name the tokens of a recording whose answer is complete."""
-    if tokenizer is not None:
-        special = tokenizer.special_ids
-        recording.label(partial(token_texts, tokenizer=tokenizer), special.values(), special.get(USER))
+    def with_recording(self, prompt: Sequence[int], answer: Completion, params: SamplingParams) -> Completion:
+        """The completion with what a report shows of its selection, if that was recorded."""
+        if not answer.selection:
+            return answer
+        make = partial(self._recording_of, prompt, answer.token_ids, answer.selection, params)
+        return replace(answer, make_recording=make)
 
+    def _recording_of(
+        self,
+        prompt: Sequence[int],
+        tokens: Sequence[int],
+        selections: Sequence[TokenSelection],
+        params: SamplingParams,
+    ) -> Recording:
+        recording = self.begin(prompt, params)
+        for token, selection in zip(tokens, selections, strict=False):
+            recording.add(token, selection)
+        self.label(recording)
+        return recording
 
-def with_recording(
-    config: ModelConfig,
-    precision: Precision,
-    tokenizer: Tokenizer | None,
-    prompt: Sequence[int],
-    answer: Completion,
-    params: SamplingParams | None = None,
-) -> Completion:
-    """The completion with what a report shows of its selection, if that was recorded."""
-    if not answer.selection:
-        return answer
-    parts = (config, precision, tokenizer, prompt, answer.token_ids, answer.selection, params)
-    return replace(answer, make_recording=partial(_recording_of, *parts))
-
-
-def _recording_of(
-    config: ModelConfig,
-    precision: Precision,
-    tokenizer: Tokenizer | None,
-    prompt: Sequence[int],
-    tokens: Sequence[int],
-    selections: Sequence[TokenSelection],
-    params: SamplingParams | None,
-) -> Recording:
-    recording = new_recording(config, precision, prompt, params=params)
-    for token, selection in zip(tokens, selections, strict=False):
-        recording.add(token, selection)
-    label(recording, tokenizer)
-    return recording
-
-
-def recorded(
-    config: ModelConfig, precision: Precision, tokenizer: Tokenizer | None, request: Request, delta: Delta
-) -> Delta:
-    """A delta whose completion has a recording, if it has one and its selection was to be recorded."""
-    if delta.completion is None or not request.inspect:
-        return delta
-    completion = with_recording(config, precision, tokenizer, request.prompt, delta.completion, request.params)
-    return replace(delta, completion=completion)
+    def recorded(self, request: Request, delta: Delta) -> Delta:
+        """A delta whose completion has a recording, if it has one and its selection was to be recorded."""
+        if delta.completion is None or not request.inspect:
+            return delta
+        return replace(delta, completion=self.with_recording(request.prompt, delta.completion, request.params))

@@ -17,6 +17,7 @@ from .engine.request_maker import RequestMaker
 from .engine.running.observer import Model
 from .engine.running.scoring import AnswerScores, all_logits, score_answer
 from .extensions import attached
+from .inspection import Recorder
 from .params import SamplingParams
 from .parts import DEMO as DEMO
 from .parts import Parts, load_parts, parts_around
@@ -144,7 +145,9 @@ class LLM:
         self.tensor_parallel_size = 1 if parts.job is None else parts.job.size
         self.engine = parts.engine
         self._driver = Driver(parts.engine)
-        self._answers = Answers(self._driver, parts.config, parts.precision, parts.tokenizer)
+        self.checkpoint = parts.checkpoint
+        self.recorder = Recorder(parts.config, parts.precision, parts.tokenizer, parts.checkpoint)
+        self._answers = Answers(self._driver, self.recorder)
         self._job = parts.job
 
     def close(self) -> None:

@@ -49,7 +49,7 @@ def estimate_offload(
 ) -> OffloadSpeed:
     """Count the bytes, and measure how fast `directory`'s files can be read and, on a GPU, copied to it."""
     tables = MTPTables() if mtp else None
-    stored: Precision = "fp8" if config.weight_block is not None else "bf16"
+    stored = config.stored_precision
     experts = parameter_bytes(config, stored, mtp=tables) - parameter_bytes(config, stored, mtp=tables, offload=True)
     chosen = experts * config.num_experts_per_tok // config.n_routed_experts
     residents = parameter_bytes(config, precision, 0, ranks, tables, offload=True)

@@ -35,8 +35,7 @@ class SamplingParams:
     logprobs: int | None = None  # how many alternatives to report in addition to the sampled token; None: no logprobs
     presence_penalty: float = 0.0  # subtracted from the logits of tokens that occur in the output
     frequency_penalty: float = 0.0  # subtracted once for each occurrence in the output
-    # Divides the positive logits of tokens that occur in prompt or output and multiplies the negative ones. Its bounds keep the
-    # results finite.
+    # Divides the positive logits of tokens that occur in prompt or output and multiplies the negative ones.
     repetition_penalty: float = 1.0
     # Tokens that come before an end-of-sentence token, one of stop_token_ids or a stop string may end the answer.
     min_tokens: int = 0
@@ -90,11 +89,18 @@ class SamplingParams:
         for text in self.stop:
             if not isinstance(text, str) or not text:
                 raise ArgumentError("stop", f"{text!r}", "non-empty strings", "holds")
-        for token in self.stop_token_ids:
-            if isinstance(token, bool) or not isinstance(token, int) or token < 0:
-                raise ArgumentError("stop_token_ids", f"{token!r}", "token ids, which are integers from 0", "holds")
-
-        self._check_logit_bias()
+        biases = {} if self.logit_bias is None else self.logit_bias
+        if not isinstance(biases, Mapping) or len(biases) > MAX_LOGIT_BIAS:
+            expected = f"at most {MAX_LOGIT_BIAS} token ids with a number each"
+            raise ArgumentError("logit_bias", f"{biases!r:.100}", expected)
+        for name, ids in (("stop_token_ids", self.stop_token_ids), ("logit_bias", biases)):
+            for token in ids:
+                if isinstance(token, bool) or not isinstance(token, int) or token < 0:
+                    raise ArgumentError(name, f"{token!r}", "token ids, which are integers from 0", "holds")
+        for token, bias in biases.items():
+            if isinstance(bias, bool) or not isinstance(bias, int | float) or not -100 <= bias <= 100:
+                found = f"{bias!r} for token {token}"
+                raise ArgumentError("logit_bias", found, "a number between -100 and 100", "holds")
         if self.begins_in not in (places := ("text", "content", "reasoning")):
             raise ArgumentError("begins_in", f"{self.begins_in!r:.100}", f"one of {', '.join(places)}")
         if not isinstance(self.structured_outputs, StructuredOutputsParams | None):
@@ -115,21 +121,6 @@ class SamplingParams:
             return [self]
         seeds = [None if self.seed is None else (self.seed + i) & MAX_SEED for i in range(self.n)]
         return [replace(self, n=1, seed=seed) for seed in seeds]
-
-    def _check_logit_bias(self) -> None:
-        if self.logit_bias is None:
-            return
-        if not isinstance(self.logit_bias, Mapping) or len(self.logit_bias) > MAX_LOGIT_BIAS:
-            raise ArgumentError(
-                "logit_bias", f"{self.logit_bias!r:.100}", f"at most {MAX_LOGIT_BIAS} token ids with a number each"
-            )
-        for token, bias in self.logit_bias.items():
-            if isinstance(token, bool) or not isinstance(token, int) or token < 0:
-                raise ArgumentError("logit_bias", f"{token!r}", "token ids, which are integers from 0", "holds")
-            if isinstance(bias, bool) or not isinstance(bias, int | float) or not -100 <= bias <= 100:
-                raise ArgumentError(
-                    "logit_bias", f"{bias!r} for token {token}", "a number between -100 and 100", "holds"
-                )
 
     @property
     def greedy(self) -> bool:

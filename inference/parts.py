@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from ..kernels.errors import ArgumentError
-from ..model.checkpoint.config_json import config_json
+from ..model.checkpoint.config_json import config_json, read_config
 from ..model.config import ModelConfig, Precision
+from ..model.demo import NAME
 from .config import AUTO, EngineConfig, Limits
 from .distributed.job import Leader
 from .distributed.leading_runner import LeadingRunner, count_pages_on_all_ranks, load_on_all_ranks
@@ -44,6 +45,7 @@ class Parts:
     precision: Precision
     device: torch.device
     job: Leader | None = None  # of several ranks
+    checkpoint: str = ""  # its name; "" for a model that was in memory
 
 
 def load_parts(
@@ -84,7 +86,16 @@ def load_parts(
             # For an LLM that is never closed. A stream may outlive it, so the children are needed for as long as the engine.
             weakref.finalize(engine, job.end).atexit = False
         sizes = (resolved, source.precision, target)
-        return Parts(model, engine, config, tokenizer, chat_format, *sizes, job)
+        name = "synthetic weights" if source.directory is None else checkpoint_name(source.directory)
+        return Parts(model, engine, config, tokenizer, chat_format, *sizes, job, name)
+
+
+def checkpoint_name(directory: Path) -> str:
+    """The demo's name for the demo and its copies, which their dimensions tell; else the directory's name."""
+    name = directory.resolve().name
+    if (DEMO / "config.json").exists() and read_config(directory) == read_config(DEMO):
+        return NAME
+    return name if name != NAME else f"{name}, another model"
 
 
 def parts_around(model: Model, config: ModelConfig, tokenizer: Tokenizer | None, chosen: EngineConfig) -> Parts:

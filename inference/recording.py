@@ -6,6 +6,7 @@ selected for it. Arrays are read, and passages found, on first use.
 """
 
 import base64
+import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
@@ -18,7 +19,6 @@ from .token_selection import TokenSelection
 LONG_MESSAGE = 256  # tokens; of a longer one, the question is the last passage
 MOST_HEAD_GROUPS = 4
 Namer = Callable[[Sequence[int]], Sequence[str]]  # token ids -> one text for each
-BUDGET = 128 << 20  # bytes of one recording; the released model's 61 layers x 2048 positions take 0.5 MB a token
 
 
 class Recording:
@@ -31,7 +31,7 @@ class Recording:
         index_topk: int,
         *,
         entry_bytes: tuple[int, int] = (0, 0),
-        budget: float = BUDGET,
+        budget: float = math.inf,
     ) -> None:
         """prompt: token ids. entry_bytes: of a token's latent and of its index key, in one layer's caches. budget: bytes of
         selections that are kept."""
@@ -70,21 +70,22 @@ class Recording:
         """The selected share of the context, mean over the layers, for each answer token."""
         return [selected / (self.num_layers * context) for selected, context in self._read]
 
-    def add(self, token: int, selection: TokenSelection) -> None:
-        """Append the answer's next token and the selection that led to it. It runs between steps, so it reads no arrays."""
-        context = selection.position + 1
-        if selection.is_read:
+    def add(self, token: int, selection: TokenSelection | None) -> None:
+        """Append the answer's next token and the selection that led to it, if it is known. It runs between steps, so it reads no
+        arrays."""
+        context = len(self.prompt) + len(self.answer) if selection is None else selection.position + 1
+        if selection is not None and selection.is_read:
             recorded = sum(map(len, selection.layers.values()))
             scores = sum(map(len, selection.scores.values()))
             selected = recorded + (self.num_layers - len(selection.layers)) * context
         else:
             selected = recorded = self.num_layers * min(context, self.index_topk)
             scores = recorded if context > self.index_topk else 0
-        if selection.drafted:
+        if selection is not None and selection.drafted:
             self._drafted.append(len(self.answer))
         self.answer.append(token)
         self._read.append((selected, context))
-        if self.bytes < self._budget and len(self._selections) + 1 == len(self.answer):
+        if selection is not None and self.bytes < self._budget and len(self._selections) + 1 == len(self.answer):
             self._selections.append(selection)
             self.bytes += 4 * (recorded + scores)
 

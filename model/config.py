@@ -99,6 +99,10 @@ class ModelConfig:
         return self.qk_nope_head_dim + self.qk_rope_head_dim
 
     @property
+    def stored_precision(self) -> Precision:
+        return "fp8" if self.weight_block is not None else "bf16"
+
+    @property
     def softmax_scale(self) -> float:
         """head_dim^-0.5, times YaRN's mscale squared. 0.1352337788608801 for the released model."""
         mscale = 1.0

@@ -40,7 +40,7 @@ class ExpertReader(Protocol):
     ) -> list["Future[None]"]:
         """Begin to fill `slot`, once the device has passed `after`. When all futures have ended, it is filled.
 
-        at_once: about how many experts are read at the same time.
+        at_once: about how many parts of experts are read at the same time.
         """
 
     def convert(self, part: str, key: Key, slot: Slot, into: Slot) -> None:

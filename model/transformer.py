@@ -178,3 +178,8 @@ class Transformer(nn.Module):
 def is_deterministic(model: object) -> bool:
     """Return whether this is a model with batch-invariant arithmetic."""
     return isinstance(model, Transformer) and model.compute.deterministic
+
+
+def is_offloaded(model: object) -> bool:
+    """Return whether this is a model whose routed experts stay in its checkpoint's files."""
+    return isinstance(model, Transformer) and model.compute.offload

@@ -13,7 +13,7 @@ MODULES = find_modules(*FOLDERS)
 # A folder's packages and modules, by level: each may import itself and the lines above it.
 LEVELS = {
     "model": """
-        __init__ errors profiling selection_policy stages
+        __init__ errors host_step profiling selection_policy stages
         config
         metadata layers rope weight_map
         indexer moe prefill_form launch_order

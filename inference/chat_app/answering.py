@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..completion import Completion, Delta
-from ..inspection import label, new_recording
-from ..llm import LLM
+from ..engine.running.selection import row_bytes
 from ..params import SamplingParams
-from ..recording import BUDGET, Recording
+from ..recording import Recording
 from ..server.service.service import Service
 from ..text.answer import AnswerDelta, AnswerParser
 from ..text.dsml import ToolCall
 from .conversation import Conversation, Message
+from .experiments import BUDGET
 from .tools import Tool, call_tool
 
 log = logging.getLogger(__name__)
@@ -26,8 +26,7 @@ UPDATE_INTERVAL = 0.06
 PROGRESS_INTERVAL = 0.25  # the same while the prompt is read
 GRACE = 20.0  # seconds for which an answer goes on without a page, and is kept after its end
 MOST_CALLS = 4  # rounds of function calls before an answer must end
-# Bytes of selections that the engine holds until an answer ends. Longer answers are not recorded.
-MOST_RECORDED = 2 << 30
+MOST_RECORDED = BUDGET  # bytes of one answer's recording; the tokens after it are not recorded
 LOOP = 8  # tokens; the same ones three times in a row, or more than these, are a loop
 LONGEST_LOOP = 64
 # The format's marks, which a model that was asked something odd may write into its answer.
@@ -166,15 +165,15 @@ def _round(
     prompt = llm.chat_token_ids(
         conversation.for_model(), settings.thinking, [tool.schema() for tool in settings.tools] or None
     )
-    inspect = settings.params.max_tokens is not None and settings.params.max_tokens * token_bytes(llm) <= MOST_RECORDED
-    stream = service.stream(prompt, settings.params, inspect)
+    most = MOST_RECORDED // row_bytes(llm.config.num_hidden_layers, llm.config.index_topk)
+    stream = service.stream(prompt, settings.params, most)
     message.numbers = {"prompt_tokens": len(prompt)}
     message.finish = ""
     if settings.params.seed is not None:
         message.numbers["seed"] = settings.params.seed
     if conversation.messages[-1] is not message:
         conversation.messages.append(message)
-    recording = new_recording(llm.config, llm.precision, prompt, BUDGET, settings.params) if inspect else None
+    recording = llm.recorder.begin(prompt, settings.params, MOST_RECORDED)
     run.cancel = lambda: service.cancel(stream.request_id)
     if run.stopped:  # before there was anything to cancel
         run.cancel()
@@ -195,9 +194,9 @@ def _round(
     finally:
         stream.close()
         calls = writer.finish(run.stopped)
-        if recording is not None and recording.count:
-            label(recording, llm.tokenizer)
-            recording.about = {"model": settings.model, **recording.about}
+        if recording.count:
+            llm.recorder.label(recording)
+            recording.about = {**recording.about, "model": settings.model}
             message.run = run.id
             keep(run.id, recording, settings.params)
             _describe(message, recording)
@@ -213,11 +212,6 @@ def _round(
         message.content, message.finish = "", "calls"
 
 
-def token_bytes(llm: LLM) -> int:
-    """Bytes of one answer token's recording: 1 MB in the released model."""
-    return 8 * llm.config.num_hidden_layers * llm.config.index_topk
-
-
 def _describe(message: Message, recording: Recording) -> None:
     """Note what was recorded, and how far back the answer was found."""
     message.numbers["recorded_tokens"] = recording.count
@@ -229,7 +223,7 @@ def _describe(message: Message, recording: Recording) -> None:
 class _MessageWriter:
     """Writes deltas into the message, with its measurements."""
 
-    def __init__(self, message: Message, settings: GenerationSettings, recording: Recording | None) -> None:
+    def __init__(self, message: Message, settings: GenerationSettings, recording: Recording) -> None:
         self._message = message
         self._recording = recording
         self._parser = AnswerParser(settings.thinking, [tool.schema() for tool in settings.tools])
@@ -256,8 +250,8 @@ class _MessageWriter:
             self._tokens += len(delta.token_ids)
             self._written = [*self._written, *delta.token_ids][-3 * LONGEST_LOOP :]
             self.repeats = self.repeats or (self._stop_loops and is_loop(self._written))
-        if self._recording is not None and delta.selection is not None and delta.token_ids:
-            self._recording.add(delta.token_ids[0], delta.selection)
+        for token in delta.token_ids:
+            self._recording.add(token, delta.selection)
         if delta.text:
             self._add(self._parser.push(delta.text))
         if delta.completion is not None:

@@ -17,6 +17,7 @@ import gradio as gr
 
 from ..params import SamplingParams
 from ..server.service.service import Busy, Service
+from . import DEMO_NAME
 from .answering import FAILED, GenerationSettings, Run, Runs, answer
 from .conversation import MAX_CHARACTERS, Conversation, Message, new_id, with_files
 from .examples import examples, page_of_text
@@ -35,11 +36,13 @@ MAX_SEED = 2**48  # JavaScript's numbers hold it exactly
 class Handlers:
     """The handlers of the application. Everything that differs between tabs comes with the event."""
 
-    def __init__(self, service: Service, model: str = "", is_demo: bool = False) -> None:
-        """is_demo: the model copies what it was told, so its answers are text and not Markdown, and end when they repeat."""
+    def __init__(self, service: Service, model: str) -> None:
+        """model: its name for reports."""
         self.service = service
         self.llm = service.llm
-        self.model, self.is_demo = model, is_demo
+        self.model = model
+        # The demo copies what it was told, so its answers are text and not Markdown, and end when they repeat.
+        self.is_demo = service.llm.checkpoint == DEMO_NAME
         self.runs = Runs()
         self.recordings = Recordings()
         self.experiments = Experiments(service, self.recordings)

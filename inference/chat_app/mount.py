@@ -20,9 +20,8 @@ def build_chat(service: Service, *, model: str = DEMO_NAME) -> "gradio.Blocks":
     from .page import build_page
 
     llm = service.llm
-    is_demo = model == DEMO_NAME
-    where = f"{model} · {llm.device.type} · {llm.precision}"
-    return build_page(Handlers(service, model, is_demo), PAGE_TITLE, f"{DEMO} · {where}" if is_demo else where)
+    handlers, where = Handlers(service, model), f"{model} · {llm.device.type} · {llm.precision}"
+    return build_page(handlers, PAGE_TITLE, f"{DEMO} · {where}" if handlers.is_demo else where)
 
 
 def mount_chat(app: "fastapi.FastAPI", service: Service, model: str = DEMO_NAME) -> None:

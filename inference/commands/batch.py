@@ -17,7 +17,7 @@ import typer
 
 from ...model.checkpoint.files import parse_object
 from .files import JsonlLog, read_utf8
-from .options import ServingOptions, with_options
+from .options import ServingOptions, option, with_options
 from .serve import default_name
 from .terminal import answer_bar
 
@@ -43,7 +43,7 @@ def batch(
     options: ServingOptions,
     input_file: Annotated[Path, typer.Argument(metavar="IN.JSONL", help="Requests in OpenAI's batch format.")],
     output_file: Annotated[Path, typer.Argument(metavar="OUT.JSONL", help="Answers. Existing answers stay.")],
-    model_name: Annotated[str | None, typer.Option("--model-name", help="The model's name in the requests.")] = None,
+    model_name: Annotated[str | None, option("The model's name in the requests.")] = None,
 ) -> None:
     """Answer a file of requests in OpenAI's batch format."""
     requests = read_requests(input_file)

@@ -9,11 +9,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from . import loading
 from .files import check_place
-from .options import ModelOptions, with_options
+from .options import ModelOptions, option, with_options
 
 if TYPE_CHECKING:
     from ..llm import LLM
@@ -22,34 +20,28 @@ if TYPE_CHECKING:
 @with_options
 def bench(
     options: ModelOptions,
-    prompt_tokens: Annotated[
-        list[int], typer.Option("--prompt-tokens", min=1, help="Tokens of a prompt. Repeatable.")
-    ] = [128, 1024],  # noqa: B006
-    batch: Annotated[list[int], typer.Option("--batch", min=1, help="Prompts at a time. Repeatable.")] = [1, 8],  # noqa: B006
+    prompt_tokens: Annotated[list[int], option("Tokens of a prompt. Repeatable.", min=1)] = [128, 1024],  # noqa: B006
+    batch: Annotated[list[int], option("Prompts at a time. Repeatable.", min=1)] = [1, 8],  # noqa: B006
     max_new_tokens: Annotated[
-        int, typer.Option("--max-new-tokens", "--max-tokens", "--new-tokens", min=2, help="Tokens of each answer.")
+        int, option("Tokens of each answer.", "--max-new-tokens", "--max-tokens", "--new-tokens", min=2)
     ] = 32,
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Runs of each combination; the median counts.")] = 3,
+    repeats: Annotated[int, option("Runs of each combination; the median counts.", min=1)] = 3,
     synthetic: Annotated[
         bool,
-        typer.Option(
-            "--synthetic",
-            help="Use random weights. --model gives only the configuration; default: the released model's.",
+        option(
+            "Use random weights. --model gives only the configuration; default: the released model's.", "--synthetic"
         ),
     ] = False,
-    layers: Annotated[
-        int | None, typer.Option("--layers", min=1, help="Number of layers, only with --synthetic.")
-    ] = None,
+    layers: Annotated[int | None, option("Number of layers, only with --synthetic.", min=1)] = None,
     profile: Annotated[
         Path | None,
-        typer.Option(
-            "--profile",
-            help="Instead of measuring, write a torch.profiler trace of one prefill and four decode steps to this .json or "
+        option(
+            "Instead of measuring, write a torch.profiler trace of one prefill and four decode steps to this .json or "
             ".json.gz file, which Perfetto and chrome://tracing open. Takes the first --prompt-tokens and --batch, runs "
-            "without decode graphs, and replaces an existing file.",
+            "without decode graphs, and replaces an existing file."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print only the JSON line.")] = False,
+    as_json: Annotated[bool, option("Print only the JSON line.", "--json")] = False,
 ) -> None:
     """Measure prefill and decode on random tokens, or profile a few steps. The last line of output is JSON."""
     if profile is not None:

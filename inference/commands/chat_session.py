@@ -41,7 +41,7 @@ class ChatSession:
         self.tools = tools
         self.messages: list[Message] = []
         self._failed: list[Message] | None = None  # a conversation that ends in a question without an answer
-        self._latest: tuple[list[int], Completion] | None = None  # the prompt and the answer, for /inspect
+        self._latest: tuple[list[int], Completion, SamplingParams] | None = None  # for /inspect
         self._own_files: set[Path] = set()  # files that this chat has read or written, and may replace
         self._set_system(system)
 
@@ -55,7 +55,7 @@ class ChatSession:
         """Continue with `messages` and the answer as the conversation. Returns the answer's message."""
         message = answer.to_message()
         self.messages = [*messages, message]
-        self._failed, self._latest = None, (prompt, completion)
+        self._failed, self._latest = None, (prompt, completion, self.params)
         return message
 
     def note_failure(self, messages: list[Message]) -> None:
@@ -143,7 +143,6 @@ class ChatSession:
     def inspect(self, argument: str, replace_file: bool = False) -> str:
         """The latest answer's tokens are computed once more for it."""
         from ...model.selection_policy import SelectionPolicy
-        from ..inspection import with_recording
         from ..report.page import write_report
 
         path = self._new_file("/inspect", argument, replace_file)
@@ -153,10 +152,10 @@ class ChatSession:
             raise ValueError("/load and /undo forget the tokens of the latest answer; /retry makes it once more")
         if self._latest is None or not self._latest[1].token_ids:
             raise ValueError("there is no answer yet")
-        llm, (prompt, completion) = self.llm, self._latest
+        llm, (prompt, completion, params) = self.llm, self._latest
         scores = llm.score_answer(prompt, completion.token_ids, SelectionPolicy(len(prompt) - 1, measure=True))
         answer = replace(completion, selection=scores.selections)
-        recording = with_recording(llm.config, llm.precision, llm.tokenizer, prompt, answer).recording
+        recording = llm.recorder.with_recording(prompt, answer, params).recording
         assert recording is not None
         recording.measured([each.logprob for each in scores.logprobs], scores.selections)
         write_report(path, [recording])

@@ -1,9 +1,10 @@
 """Checks a checkpoint for `doctor --model`: problems that headers and settings show, and the memory that it needs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -19,7 +20,6 @@ from ...model.parallel.plan import Plan
 from ...model.parallel.shard import parameter_bytes
 from ..engine.running.cache import bytes_per_page
 from ..engine.sizing import available_memory
-from ..offload_speed import OffloadSpeed, estimate_offload
 from ..params import SamplingParams
 from ..text.messages import resolve_chat_format
 from ..text.settings import sampling_defaults
@@ -35,50 +35,39 @@ class Finding:
 
     part: str
     text: str
-    problems: tuple[str, ...] = ()
+    problems: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
-class CheckpointFindings:
+class CheckpointFindings(NamedTuple):
     """All parts of a checkpoint; its memory follows from `config` and `mtp`."""
 
-    directory: Path
-    findings: tuple[Finding, ...]
+    parts: list[Finding]
     config: ModelConfig | None = None  # None if it cannot be used
     mtp: MTPTables | None = None
 
     @property
     def problems(self) -> int:
         """The number of problems."""
-        return sum(len(finding.problems) for finding in self.findings)
+        return sum(len(finding.problems) for finding in self.parts)
 
 
-def check_checkpoint(directory: Path, ranks: int = 1) -> CheckpointFindings:
+def check_checkpoint(directory: Path, ranks: int) -> CheckpointFindings:
     """Read the headers and settings of a checkpoint of either layout, for `ranks` processes that share it."""
     if not directory.is_dir():
-        return CheckpointFindings(directory, (Finding("directory", "", (no_directory(directory),)),))
-    config, settings = _check_config(directory, ranks)
-    findings = [settings]
-    mtp = None
-    if config is not None:
-        weights, mtp = _check_weights(directory, config, ranks)
-        findings.append(weights)
-    findings += [_check_tokenizer(directory), _check_manifest(directory, ranks)]
-    return CheckpointFindings(directory, tuple(findings), config, mtp)
-
-
-def _check_config(directory: Path, ranks: int) -> tuple[ModelConfig | None, Finding]:
+        return CheckpointFindings([Finding("directory", "", [no_directory(directory)])])
+    others = [_check_tokenizer(directory), _check_manifest(directory, ranks)]
     try:
         config = read_config(directory)
         Plan(config, size=ranks)
     except ValueError as error:
-        return None, Finding("config.json", "", (str(error),))
+        return CheckpointFindings([Finding("config.json", "", [str(error)]), *others])
     kind = "fp8" if config.weight_block is not None else "bf16 or fp32"
     text = (
         f"{config.num_hidden_layers} layers, hidden size {config.hidden_size}, {config.n_routed_experts} routed experts, "
         f"weights in {kind}, context of {config.max_position_embeddings:,} tokens"
     )
-    return config, Finding("config.json", text)
+    weights, mtp = _check_weights(directory, config, ranks)
+    return CheckpointFindings([Finding("config.json", text), weights, *others], config, mtp)
 
 
 def _check_weights(directory: Path, config: ModelConfig, ranks: int) -> tuple[Finding, MTPTables | None]:
@@ -111,7 +100,7 @@ def _check_weights(directory: Path, config: ModelConfig, ranks: int) -> tuple[Fi
     files = len({tensor.file for tensor in tensors.values()})
     size = size_text(sum(tensor.size for tensor in tensors.values()))
     drafts = ", with the MTP layer, which guesses tokens" if mtp is not None else ", without an MTP layer"
-    return Finding("weights", f"{len(tensors):,} tensors, files: {files}, {size}{drafts}", tuple(problems)), mtp
+    return Finding("weights", f"{len(tensors):,} tensors, files: {files}, {size}{drafts}", problems), mtp
 
 
 def _check_tokenizer(directory: Path) -> Finding:
@@ -130,7 +119,7 @@ def _check_tokenizer(directory: Path) -> Finding:
     except ValueError as error:
         if str(error) not in problems:
             problems.append(str(error))
-    return Finding("tokenizer", text, tuple(problems))
+    return Finding("tokenizer", text, problems)
 
 
 def _check_manifest(directory: Path, ranks: int) -> Finding:
@@ -151,13 +140,13 @@ def _check_manifest(directory: Path, ranks: int) -> Finding:
                     problems.append(f"{name} is {came}; expected the {manifest.files[name].size} bytes of the manifest")
     except ValueError as error:
         problems.append(str(error))
-    return Finding("manifest", text, tuple(problems))
+    return Finding("manifest", text, problems)
 
 
-def checkpoint_lines(found: CheckpointFindings) -> list[str]:
+def checkpoint_lines(directory: Path, found: CheckpointFindings) -> list[str]:
     """The findings, as lines of text."""
-    lines = [f"Checkpoint {found.directory}"]
-    for finding in found.findings:
+    lines = [f"Checkpoint {directory}"]
+    for finding in found.parts:
         lines += wrapped(f"{finding.part:12} {finding.text or 'cannot be used'}", 2)
         for problem in islice(finding.problems, MOST_PROBLEMS):
             lines += wrapped(f"PROBLEM: {problem}", 4)
@@ -190,7 +179,12 @@ class MemoryRow:
 
 
 def gpu_row(
-    config: ModelConfig, ranks: int, precision: Precision | None, mtp: MTPTables | None, memory: int | None = None
+    config: ModelConfig,
+    ranks: int,
+    precision: Precision | None,
+    mtp: MTPTables | None,
+    memory: int | None = None,
+    offload: bool = False,
 ) -> MemoryRow:
     """Compute the row of `ranks` GPUs with `memory` bytes each; by default the memory of this machine's GPU, or of an H200."""
     name = ""
@@ -198,34 +192,36 @@ def gpu_row(
         memory = int(GPU_GIB * GIB)
         if torch.cuda.is_available():
             memory, name = torch.cuda.mem_get_info(0)[1], f" ({torch.cuda.get_device_name(0)})"
-    chosen: Precision = precision or ("fp8" if config.weight_block is not None else "bf16")
-    weights = max(parameter_bytes(config, chosen, rank, ranks, mtp) for rank in range(ranks))
+    chosen = precision or config.stored_precision
+    weights = max(parameter_bytes(config, chosen, rank, ranks, mtp, offload) for rank in range(ranks))
     place = f"{ranks} GPU{'s' if ranks > 1 else ''} of {memory / GIB:.0f} GiB{name}"
-    return _row(place, config, chosen, mtp, memory, weights, int(GPU_FRACTION * memory) - weights)
+    return _row(place, config, chosen, mtp, memory, weights, int(GPU_FRACTION * memory) - weights, offload)
 
 
-def cpu_row(config: ModelConfig, precision: Precision | None, mtp: MTPTables | None) -> MemoryRow:
+def cpu_row(
+    config: ModelConfig, precision: Precision | None, mtp: MTPTables | None, offload: bool = False
+) -> MemoryRow:
     """Compute the row of this machine's CPU, with the memory that is free now."""
     chosen, memory = precision or "exact", available_memory()
-    weights = parameter_bytes(config, chosen, mtp=mtp)
-    return _row("this CPU", config, chosen, mtp, memory, weights, int(CPU_FRACTION * (memory - weights)))
-
-
-def offload_speed(found: CheckpointFindings, precision: Precision | None, device: str, ranks: int) -> OffloadSpeed:
-    """Estimate what leaving the experts in the checkpoint's files needs and gives on `ranks` devices of this machine."""
-    config = found.config
-    assert config is not None
-    stored: Precision = "fp8" if config.weight_block is not None else "bf16"
-    chosen: Precision = precision or ("exact" if device == "cpu" else stored)
-    return estimate_offload(config, chosen, torch.device(device), ranks, found.mtp is not None, found.directory)
+    weights = parameter_bytes(config, chosen, mtp=mtp, offload=offload)
+    return _row("this CPU", config, chosen, mtp, memory, weights, int(CPU_FRACTION * (memory - weights)), offload)
 
 
 def _row(
-    place: str, config: ModelConfig, precision: Precision, mtp: MTPTables | None, memory: int, weights: int, budget: int
+    place: str,
+    config: ModelConfig,
+    precision: Precision,
+    mtp: MTPTables | None,
+    memory: int,
+    weights: int,
+    budget: int,
+    offload: bool,
 ) -> MemoryRow:
     page = bytes_per_page(config, precision, mtp=mtp is not None)
-    tokens = max(budget, 0) // page * PAGE_SIZE
-    return MemoryRow(place, precision, memory, weights, page // PAGE_SIZE, tokens)
+    pages = max(budget, 0) // page
+    if offload:  # experts get most of it
+        place, pages = f"{place}, --offload experts", max(pages // 4, min(pages, 1))
+    return MemoryRow(place, precision, memory, weights, page // PAGE_SIZE, pages * PAGE_SIZE)
 
 
 def memory_lines(rows: list[MemoryRow], config: ModelConfig) -> list[str]:

@@ -6,23 +6,17 @@ from typing import Annotated
 
 import typer
 
-from .options import VerifyHashesOption
+from .options import VerifyHashesOption, option
 from .terminal import optional_bar
 
 
 def convert(
-    save_path: Annotated[Path, typer.Option("--save-path", help="Directory for the converted checkpoint.")],
-    hf_ckpt_path: Annotated[
-        Path | None, typer.Option("--hf-ckpt-path", help="Checkpoint directory in the Hugging Face layout.")
-    ] = None,
-    n_experts: Annotated[
-        int | None, typer.Option("--n-experts", help="Routed experts of a layer; checked against config.json.")
-    ] = None,
-    model_parallel: Annotated[
-        int, typer.Option("--model-parallel", help="Number of ranks that will share the model: 1, 2, 4 or 8.")
-    ] = 1,
+    save_path: Annotated[Path, option("Directory for the converted checkpoint.")],
+    hf_ckpt_path: Annotated[Path | None, option("Checkpoint directory in the Hugging Face layout.")] = None,
+    n_experts: Annotated[int | None, option("Routed experts of a layer; checked against config.json.")] = None,
+    model_parallel: Annotated[int, option("Number of ranks that will share the model: 1, 2, 4 or 8.")] = 1,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Read the converted checkpoint back and compare every tensor's checksum.")
+        bool, option("Read the converted checkpoint back and compare every tensor's checksum.", "--verify")
     ] = False,
     verify_hashes: VerifyHashesOption = True,
 ) -> None:
@@ -57,10 +51,7 @@ def convert(
 def manifest(
     directory: Annotated[Path, typer.Argument(help="Checkpoint directory in the Hugging Face layout.")],
     verify: Annotated[
-        bool,
-        typer.Option(
-            "--verify", help="Write nothing: read the checkpoint, converted or not, and compare all checksums."
-        ),
+        bool, option("Write nothing: read the checkpoint, converted or not, and compare all checksums.", "--verify")
     ] = False,
 ) -> None:
     """Write checksums to DIRECTORY/model.safetensors.manifest.json, so that later loads notice changed bytes.

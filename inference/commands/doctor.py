@@ -8,16 +8,12 @@ import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from .options import BackendOption, DeviceOption, PrecisionOption, TensorParallelOption
+from .options import BackendOption, DeviceOption, PrecisionOption, TensorParallelOption, option
 from .terminal import visible, wrapped
-
-if TYPE_CHECKING:
-    from ...model.config import Precision
-    from .checkpoint_check import CheckpointFindings, MemoryRow
 
 PACKAGES = (
     "torch",
@@ -33,70 +29,63 @@ PACKAGES = (
 
 def doctor(
     model: Annotated[
-        Path | None,
-        typer.Option("--model", help="Checkpoint directory to check: its headers and settings, not its weights."),
+        Path | None, option("Checkpoint directory to check: its headers and settings, not its weights.")
     ] = None,
     gpu_memory: Annotated[
         float | None,
-        typer.Option(
-            "--gpu-memory",
-            min=1,
-            metavar="GIB",
-            help="Memory of each GPU. Default: that of this machine's GPU, or of an H200.",
-        ),
+        option("Memory of each GPU. Default: that of this machine's GPU, or of an H200.", min=1, metavar="GIB"),
     ] = None,
     device: DeviceOption = None,
     backend: BackendOption = "auto",
     precision: PrecisionOption = None,
     tensor_parallel_size: TensorParallelOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: Annotated[bool, option("One JSON object.", "--json")] = False,
 ) -> None:
     """Print versions, devices and the implementation chosen for every operation; with --model, check a checkpoint.
 
-    The exit code is 1 if the checkpoint has a problem, or fits nowhere.
+    The exit code is 1 if the checkpoint has a problem, or fits nowhere, even with --offload experts.
     """
-    from . import checkpoint_check  # torch, which --help does not wait for
+    import torch  # which --help does not wait for
 
-    report = examine(device, backend)
-    found, rows, offload = None, [], None
-    if model is not None:
-        found = checkpoint_check.check_checkpoint(model, tensor_parallel_size or 1)
-        rows = _memory(found, tensor_parallel_size, precision, gpu_memory)
-        parts = [asdict(each) for each in found.findings]
-        report |= {
-            "checkpoint": {"directory": str(found.directory), "parts": parts, "problems": found.problems},
-            "memory": [asdict(row) | {"fits": row.fits} for row in rows],
-        }
-        if found.config is not None:
-            offload = checkpoint_check.offload_speed(found, precision, report["device"], tensor_parallel_size or 1)
-            report["offload"] = asdict(offload)
-    if as_json:
-        print(json.dumps(report, indent=2))
-    else:
-        lines = show(report)
-        if found is not None:
-            lines += ["", *checkpoint_check.checkpoint_lines(found)]
-            if found.config is not None:
-                lines += ["", *checkpoint_check.memory_lines(rows, found.config)]
-                lines += wrapped(f"With --offload experts: {offload}.", 2)
-        print(visible("\n".join(lines), sys.stdout))
-    if found is not None and (found.problems or not any(row.fits for row in rows)):
-        raise typer.Exit(1)
-
-
-def _memory(
-    found: "CheckpointFindings", ranks: int | None, precision: "Precision | None", gigabytes: float | None
-) -> "list[MemoryRow]":
-    """Compute the memory on `ranks` GPUs, and on this CPU if no option describes GPUs."""
+    from ..offload_speed import estimate_offload
     from . import checkpoint_check
 
-    if found.config is None:
-        return []
-    memory = None if gigabytes is None else int(gigabytes * checkpoint_check.GIB)
-    rows = [checkpoint_check.gpu_row(found.config, ranks or 1, precision, found.mtp, memory)]
-    if ranks is None and gigabytes is None:
-        rows.append(checkpoint_check.cpu_row(found.config, precision, found.mtp))
-    return rows
+    report = examine(device, backend)
+    lines, fails = show(report), False
+    if model is not None:
+        ranks = tensor_parallel_size or 1
+        found = checkpoint_check.check_checkpoint(model, ranks)
+        parts = [asdict(each) for each in found.parts]
+        lines += ["", *checkpoint_check.checkpoint_lines(model, found)]
+        rows: list[checkpoint_check.MemoryRow] = []
+        if (config := found.config) is not None:
+            gpu = (config, ranks, precision, found.mtp, int(gpu_memory * checkpoint_check.GIB) if gpu_memory else None)
+            with_cpu = tensor_parallel_size is None and gpu_memory is None  # unless an option describes GPUs
+            rows = [checkpoint_check.gpu_row(*gpu)]
+            if with_cpu:
+                rows.append(checkpoint_check.cpu_row(config, precision, found.mtp))
+            here, command = torch.device(report["device"]), ""
+            if not any(row.fits for row in rows):
+                if with_cpu and here.type == "cpu":
+                    rows.append(checkpoint_check.cpu_row(config, precision, found.mtp, offload=True))
+                else:
+                    rows.append(checkpoint_check.gpu_row(*gpu, offload=True))
+                if rows[-1].fits:
+                    given = {"device": device, "precision": precision, "tensor-parallel-size": tensor_parallel_size}
+                    options = "".join(f" --{name} {value}" for name, value in given.items() if value is not None)
+                    command = f"deepseek-v32 generate --model {model}{options} --offload experts"
+            chosen = precision or ("exact" if here.type == "cpu" else config.stored_precision)
+            offload = estimate_offload(config, chosen, here, ranks, found.mtp is not None, model)
+            report["offload"] = asdict(offload) | ({"command": command} if command else {})
+            lines += ["", *checkpoint_check.memory_lines(rows, config)]
+            lines += wrapped(f"With --offload experts: {offload}.", 2)
+            lines += ["  It runs only so:", f"    {command}"] if command else []
+        report["checkpoint"] = {"directory": str(model), "parts": parts, "problems": found.problems}
+        report["memory"] = [asdict(row) | {"fits": row.fits} for row in rows]
+        fails = bool(found.problems) or not any(row.fits for row in rows)
+    print(json.dumps(report, indent=2) if as_json else visible("\n".join(lines), sys.stdout))
+    if fails:
+        raise typer.Exit(1)
 
 
 def examine(device: str | None, backend: str) -> dict[str, Any]:

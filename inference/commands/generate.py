@@ -10,7 +10,7 @@ import typer
 from ..text.answer import parse_assistant
 from .answer_file import answer_file, record
 from .files import check_place
-from .options import SamplingOptions, TerminalOptions, with_options
+from .options import SamplingOptions, TerminalOptions, option, with_options
 from .prompts import Prompt, PromptEncoder, read_prompts, read_tools
 from .terminal import show_stream, statistics, stream
 
@@ -34,41 +34,31 @@ def generate(
     ] = None,
     input_file: Annotated[
         Path | None,
-        typer.Option(
-            "--input-file",
-            help='File of prompts. A .jsonl file has one object in each line: {"prompt": "…"}, or messages or token_ids '
-            "instead, and optionally id, temperature, …. Any other file has texts separated by blank lines.",
+        option(
+            'File of prompts. A .jsonl file has one object in each line: {"prompt": "…"}, or messages or token_ids '
+            "instead, and optionally id, temperature, …. Any other file has texts separated by blank lines."
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            help="JSONL file for the answers to --input-file. Prompts that already have an answer there are skipped.",
-        ),
+        option("JSONL file for the answers to --input-file. Prompts that already have an answer there are skipped."),
     ] = None,
     interactive: Annotated[
-        bool, typer.Option("--interactive", help="Chat, even if the input does not come from a terminal.")
+        bool, option("Chat, even if the input does not come from a terminal.", "--interactive")
     ] = False,
-    system: Annotated[str | None, typer.Option("--system", help="A system message.")] = None,
-    tools: Annotated[
-        Path | None, typer.Option("--tools", help="JSON file with a list of functions in the shape of OpenAI's API.")
-    ] = None,
-    thinking: Annotated[bool, typer.Option("--thinking", help="Let the model reason before it answers.")] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="Continue the prompt as it is, without the chat format.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print each answer as one line of JSON.")] = False,
+    system: Annotated[str | None, option("A system message.")] = None,
+    tools: Annotated[Path | None, option("JSON file with a list of functions in the shape of OpenAI's API.")] = None,
+    thinking: Annotated[bool, option("Let the model reason before it answers.", "--thinking")] = False,
+    raw: Annotated[bool, option("Continue the prompt as it is, without the chat format.", "--raw")] = False,
+    as_json: Annotated[bool, option("Print each answer as one line of JSON.", "--json")] = False,
     history: Annotated[
         bool,
-        typer.Option(
-            "--history/--no-history",
-            envvar="DEEPSEEK_V32_HISTORY",
-            show_envvar=True,
-            help="Remember what is typed in the chat, for the arrow keys.",
+        option(
+            "Remember what is typed in the chat, for the arrow keys.", envvar="DEEPSEEK_V32_HISTORY", show_envvar=True
         ),
     ] = True,
     inspect: Annotated[
-        Path | None,
-        typer.Option("--inspect", help="Write what DSA selected for the answer: a .json file or a .html page."),
+        Path | None, option("Write what DSA selected for the answer: a .json file or a .html page.")
     ] = None,
 ) -> None:
     """Answer a prompt or a file of prompts, or chat."""
@@ -113,17 +103,13 @@ def generate(
         return
     encoder = PromptEncoder(sampling.params, thinking, system, raw, functions)
     if input_file is None:
-        name = "deepseek-v3.2-demo" if options.model is None else options.model.resolve().name
-        answer_one(load(), prompts[0], encoder, as_json, inspect, name)
+        answer_one(load(), prompts[0], encoder, as_json, inspect)
     elif answer_file(load, prompts, encoder, output, as_json or input_file.suffix == ".jsonl"):
         raise typer.Exit(1)
 
 
-def answer_one(
-    llm: "LLM", prompt: Prompt, encoder: PromptEncoder, as_json: bool, inspect: Path | None, model: str
-) -> None:
-    """Stream one answer to standard output and everything else to standard error. `inspect`: file for what DSA selected, in which
-    the model is called `model`."""
+def answer_one(llm: "LLM", prompt: Prompt, encoder: PromptEncoder, as_json: bool, inspect: Path | None) -> None:
+    """Stream one answer to standard output and everything else to standard error. `inspect`: file for what DSA selected."""
     token_ids, params = encoder.encode(llm, prompt)
     thinking = encoder.is_thinking(prompt)
     if as_json:
@@ -137,13 +123,11 @@ def answer_one(
         _, completion = show_stream(llm, token_ids, params, thinking, sys.stderr, recorded, functions)
     print(statistics(completion), file=sys.stderr)
     if inspect is not None and completion.finish_reason in ("stop", "length"):
-        from ..inspection import with_recording
         from ..report.page import write_report
 
-        completion = with_recording(llm.config, llm.precision, llm.tokenizer, token_ids, completion, params)
+        completion = llm.recorder.with_recording(token_ids, completion, params)
         llm.measure(completion)
         assert completion.recording is not None
-        completion.recording.about = {"model": model, **completion.recording.about}
         write_report(inspect, [completion.recording])
         print(f"what DSA selected is in {inspect}", file=sys.stderr)
     if completion.finish_reason in ("abort", "error"):

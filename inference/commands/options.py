@@ -23,12 +23,16 @@ if TYPE_CHECKING:
     from ..params import SamplingParams
 
 
-# The groups of options in --help.
-sampling_option = partial(typer.Option, rich_help_panel="Sampling")
-model_option = partial(typer.Option, rich_help_panel="Model")
-hardware_option = partial(typer.Option, rich_help_panel="Hardware")
-engine_option = partial(typer.Option, rich_help_panel="Limits of the engine")
-diagnosis_option = partial(typer.Option, rich_help_panel="Diagnosis")
+def option(help: str, *names: str, panel: str | None = None, **more: Any) -> Any:
+    """An option of typer's. names: others than its parameter's. panel: its group in --help."""
+    return typer.Option(*names, help=help, rich_help_panel=panel, **more)
+
+
+sampling_option = partial(option, panel="Sampling")
+model_option = partial(option, panel="Model")
+hardware_option = partial(option, panel="Hardware")
+engine_option = partial(option, panel="Limits of the engine")
+diagnosis_option = partial(option, panel="Diagnosis")
 # Options whose names differ from the field of SamplingParams that they set.
 OTHER_NAMES = {"max_tokens": "max_new_tokens"}
 
@@ -40,47 +44,38 @@ class SamplingOptions:
     max_new_tokens: Annotated[
         int | None,
         sampling_option(
+            "Maximum number of tokens of an answer. Default: as the checkpoint says, else 1024.",
             "--max-new-tokens",
             "--max-tokens",
-            help="Maximum number of tokens of an answer. Default: as the checkpoint says, else 1024.",
         ),
     ] = None
     temperature: Annotated[
-        float | None,
-        sampling_option(
-            "--temperature", help="0 always takes the likeliest token. Default: as the checkpoint says, else 1."
-        ),
+        float | None, sampling_option("0 always takes the likeliest token. Default: as the checkpoint says, else 1.")
     ] = None
     top_p: Annotated[
         float | None,
         sampling_option(
-            "--top-p",
-            help="Sample from the likeliest tokens whose probabilities add up to this. Default: as the checkpoint says, "
-            "else 1.",
+            "Sample from the likeliest tokens whose probabilities add up to this. Default: as the checkpoint says, "
+            "else 1."
         ),
     ] = None
-    top_k: Annotated[
-        int | None, sampling_option("--top-k", help="Sample only from the K likeliest tokens; 0: from all.")
-    ] = None
+    top_k: Annotated[int | None, sampling_option("Sample only from the K likeliest tokens; 0: from all.")] = None
     min_p: Annotated[
         float | None,
-        sampling_option(
-            "--min-p", help="Leave out tokens whose probability is below this share of the likeliest token's."
-        ),
+        sampling_option("Leave out tokens whose probability is below this share of the likeliest token's."),
     ] = None
     presence_penalty: Annotated[
-        float | None, sampling_option("--presence-penalty", help="Subtracted from the logits of tokens in the answer.")
+        float | None, sampling_option("Subtracted from the logits of tokens in the answer.")
     ] = None
     frequency_penalty: Annotated[
-        float | None, sampling_option("--frequency-penalty", help="Subtracted once for each occurrence in the answer.")
+        float | None, sampling_option("Subtracted once for each occurrence in the answer.")
     ] = None
     repetition_penalty: Annotated[
-        float | None,
-        sampling_option("--repetition-penalty", help="Divides the logits of tokens in prompt or answer; 1: none."),
+        float | None, sampling_option("Divides the logits of tokens in prompt or answer; 1: none.")
     ] = None
-    seed: Annotated[int | None, sampling_option("--seed", help="The same seed samples the same answer.")] = None
+    seed: Annotated[int | None, sampling_option("The same seed samples the same answer.")] = None
     stop: Annotated[
-        list[str] | None, sampling_option("--stop", metavar="TEXT", help="End the answer before this text. Repeatable.")
+        list[str] | None, sampling_option("End the answer before this text. Repeatable.", metavar="TEXT")
     ] = None
 
     def params(self, llm: "LLM | None" = None) -> "SamplingParams":
@@ -96,34 +91,21 @@ class SamplingOptions:
 # kernels.registry has the same type; importing that takes seconds, and --help should not.
 Backend = Literal["auto", "reference", "tile", "cuda"]
 
-DeviceOption = Annotated[
-    str | None, hardware_option("--device", help="cpu or cuda. Default: cuda if the machine has a GPU.")
-]
+DeviceOption = Annotated[str | None, hardware_option("cpu or cuda. Default: cuda if the machine has a GPU.")]
 BackendOption = Annotated[
-    Backend, hardware_option("--backend", help="Kernels to prefer. auto: the fastest implementation of each operation.")
+    Backend, hardware_option("Kernels to prefer. auto: the fastest implementation of each operation.")
 ]
 PrecisionOption = Annotated[
     Precision | None,
-    hardware_option(
-        "--precision", help="Default: exact (fp32) on a CPU; on a GPU as the checkpoint is stored, fp8 or bf16."
-    ),
+    hardware_option("Default: exact (fp32) on a CPU; on a GPU as the checkpoint is stored, fp8 or bf16."),
 ]
 TensorParallelOption = Annotated[
-    int | None,
-    hardware_option(
-        "--tensor-parallel-size", metavar="N", help="Share the model among 2, 4 or 8 processes, each with a GPU."
-    ),
+    int | None, hardware_option("Share the model among 2, 4 or 8 processes, each with a GPU.", metavar="N")
 ]
 VerifyHashesOption = Annotated[
-    bool,
-    model_option(
-        "--verify-hashes/--no-verify-hashes",
-        help="Compare the files with the checksums in the checkpoint's manifest, if it has one.",
-    ),
+    bool, model_option("Compare the files with the checksums in the checkpoint's manifest, if it has one.")
 ]
-LogLevelOption = Annotated[
-    LogLevel, diagnosis_option("--log-level", help="Log messages of this level and above, on standard error.")
-]
+LogLevelOption = Annotated[LogLevel, diagnosis_option("Log messages of this level and above, on standard error.")]
 
 
 @dataclass(frozen=True)
@@ -133,62 +115,51 @@ class ModelOptions:
     model: Annotated[
         Path | None,
         model_option(
+            "Checkpoint directory in the Hugging Face layout. Default: the demo checkpoint of the package.",
             "--model",
             "--ckpt-path",
-            help="Checkpoint directory in the Hugging Face layout. Default: the demo checkpoint of the package.",
         ),
     ] = None
     config: Annotated[
-        Path | None, model_option("--config", help="Configuration file to use instead of the checkpoint's config.json.")
+        Path | None, model_option("Configuration file to use instead of the checkpoint's config.json.")
     ] = None
     config_override: Annotated[
-        list[str] | None,
-        model_option(
-            "--config-override", metavar="KEY=VALUE", help="One value of the configuration, in JSON. Repeatable."
-        ),
+        list[str] | None, model_option("One value of the configuration, in JSON. Repeatable.", metavar="KEY=VALUE")
     ] = None
     device: DeviceOption = None
     precision: PrecisionOption = None
     backend: BackendOption = "auto"
     tensor_parallel_size: TensorParallelOption = None
-    decode_graphs: Annotated[
-        bool,
-        hardware_option("--decode-graphs/--no-decode-graphs", help="Run decode steps as CUDA graphs, on a GPU in fp8."),
-    ] = True
+    decode_graphs: Annotated[bool, hardware_option("Run decode steps as CUDA graphs, on a GPU in fp8.")] = True
     check_cache: Annotated[
         bool,
         diagnosis_option(
-            "--check-cache", help="Verify what the caches hold; a mismatch ends its request with an error and a report."
+            "Verify what the caches hold; a mismatch ends its request with an error and a report.", "--check-cache"
         ),
     ] = False
     speculative_tokens: Annotated[
         str,
         engine_option(
-            "--speculative-tokens",
+            "Tokens that the checkpoint's MTP layer drafts in a step, up to 4; auto chooses. The answers stay the same.",
             metavar="K|auto|0",
-            help="Tokens that the checkpoint's MTP layer drafts in a step, up to 4; auto chooses. The answers stay the same.",
         ),
     ] = "auto"
     deterministic: Annotated[
         bool,
         hardware_option(
+            "Give a request's logits the same bits whatever else runs and however it is chunked. doctor lists the precisions.",
             "--deterministic",
-            help="Give a request's logits the same bits whatever else runs and however it is chunked. doctor lists the precisions.",
         ),
     ] = False
     offload: Annotated[
         Literal["experts"] | None,
         hardware_option(
-            "--offload",
-            help="experts: leave the routed experts in the checkpoint's files, and read those that a token needs. The answers stay "
-            "the same.",
+            "experts: leave the routed experts in the checkpoint's files, and read those that a token needs. The answers stay "
+            "the same."
         ),
     ] = None
     expert_slots: Annotated[
-        int | None,
-        hardware_option(
-            "--expert-slots", help="With --offload: experts held in memory, of all layers. Default: what fits."
-        ),
+        int | None, hardware_option("With --offload: experts held in memory, of all layers. Default: what fits.")
     ] = None
     verify_hashes: VerifyHashesOption = True
     log_level: LogLevelOption = "warning"
@@ -212,30 +183,27 @@ class ServingOptions(ModelOptions):
     """The options of commands that answer many requests: these and the limits of the engine."""
 
     max_model_len: Annotated[
-        int | None,
-        engine_option("--max-model-len", help="Maximum number of tokens of a prompt and its answer together."),
+        int | None, engine_option("Maximum number of tokens of a prompt and its answer together.")
     ] = None
     max_sequences: Annotated[
-        int | None,
-        engine_option("--max-sequences", "--max-num-seqs", help="Maximum number of requests that run at a time."),
+        int | None, engine_option("Maximum number of requests that run at a time.", "--max-sequences", "--max-num-seqs")
     ] = None
     max_batch_tokens: Annotated[
         int | None,
         engine_option(
-            "--max-batch-tokens", "--max-num-batched-tokens", help="Maximum number of tokens that one step computes."
+            "Maximum number of tokens that one step computes.", "--max-batch-tokens", "--max-num-batched-tokens"
         ),
     ] = None
     memory_fraction: Annotated[
         float | None,
         engine_option(
+            "Fraction of the device's memory for weights, caches and working space.",
             "--memory-fraction",
             "--gpu-memory-utilization",
-            help="Fraction of the device's memory for weights, caches and working space.",
         ),
     ] = None
     chat_format: Annotated[
-        ChatFormat | None,
-        model_option("--chat-format", help="How conversations are written. Default: as the checkpoint says."),
+        ChatFormat | None, model_option("How conversations are written. Default: as the checkpoint says.")
     ] = None
     log_level: LogLevelOption = "info"
 
@@ -280,6 +248,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 def _option_name(parameter: inspect.Parameter) -> str | None:
     """The first name of an option; None for an argument."""
     [info] = [each for each in parameter.annotation.__metadata__ if isinstance(each, OptionInfo | ArgumentInfo)]
+    if isinstance(info, ArgumentInfo):
+        return None
     # typer keeps the first name in the field `default`; the real default is the parameter's.
-    declared = [text.partition("/")[0] for text in (info.default, *(info.param_decls or ())) if isinstance(text, str)]
-    return next((text for text in declared if text.startswith("--")), None)
+    return info.default if isinstance(info.default, str) else f"--{parameter.name.replace('_', '-')}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .files import check_place
+from .options import option
 
 if TYPE_CHECKING:
     from ..conformance.verdict import Verdict
@@ -18,21 +19,14 @@ WRONG = 1  # exit code
 
 
 def probe(
-    base_url: Annotated[
-        str, typer.Option("--base-url", help="Address of the server's API, for example http://127.0.0.1:8000/v1")
-    ],
-    model: Annotated[
-        str | None, typer.Option("--model", help="Name of the model. Default: the first that the server lists.")
-    ] = None,
+    base_url: Annotated[str, option("Address of the server's API, for example http://127.0.0.1:8000/v1")],
+    model: Annotated[str | None, option("Name of the model. Default: the first that the server lists.")] = None,
     checkpoint: Annotated[
-        str,
-        typer.Option(
-            "--checkpoint", help="What the server runs: demo, or wide (scripts/make_conformance_checkpoint.py)."
-        ),
+        str, option("What the server runs: demo, or wide (scripts/make_conformance_checkpoint.py).")
     ] = "demo",
-    timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds that one answer may take.")] = 120.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON line.")] = False,
-    save: Annotated[Path | None, typer.Option("--save", help="Write the server's answers to this JSON file.")] = None,
+    timeout: Annotated[float, option("Seconds that one answer may take.", min=1)] = 120.0,
+    as_json: Annotated[bool, option("Print the verdict as one JSON line.", "--json")] = False,
+    save: Annotated[Path | None, option("Write the server's answers to this JSON file.")] = None,
 ) -> None:
     """Ask a server that runs a known checkpoint, and say whether its answers are right or which bug they look like.
 

@@ -20,7 +20,7 @@ import typer
 from ...model.checkpoint.files import parse_object
 from ..text.errors import describe_error
 from .files import JsonlLog, read_utf8
-from .options import TerminalOptions, with_options
+from .options import TerminalOptions, option, with_options
 from .prompts import Prompt, parse_prompt, plain_tokens
 from .terminal import answer_bar
 
@@ -75,8 +75,7 @@ def score(
         ),
     ],
     output: Annotated[
-        Path | None,
-        typer.Option("--output", help="JSONL file for the scores. Lines that already have scores there are skipped."),
+        Path | None, option("JSONL file for the scores. Lines that already have scores there are skipped.")
     ] = None,
 ) -> None:
     """Compute log-probabilities, perplexity and greedy agreement of texts."""

@@ -16,16 +16,14 @@ from typing import Annotated
 
 import typer
 
-from ..chat_app import DEMO_NAME
-from .options import ServingOptions, with_options
+from ...model.demo import NAME
+from .options import ServingOptions, option, with_options
 
 # Loading takes longer than this only for large checkpoints; a page that opens too early can be reloaded.
 BROWSER_DELAY = 4.0  # seconds
 
 
-HostOption = Annotated[
-    str, typer.Option("--host", help="Address to listen on. An address that other machines can reach needs --api-key.")
-]
+HostOption = Annotated[str, option("Address to listen on. An address that other machines can reach needs --api-key.")]
 
 
 @with_options
@@ -35,54 +33,34 @@ def serve(
         Path | None, typer.Argument(metavar="[MODEL]", help="Checkpoint directory, the same as --model.")
     ] = None,
     host: HostOption = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes a free one.")
-    ] = 8000,
+    port: Annotated[int, option("Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8000,
     api_key: Annotated[
         str | None,
-        typer.Option(
-            "--api-key",
+        option(
+            "Key that every route requires: as a bearer token, or as the password that a browser asks for.",
             envvar="DEEPSEEK_V32_API_KEY",
             show_envvar=True,
-            help="Key that every route requires: as a bearer token, or as the password that a browser asks for.",
         ),
     ] = None,
     allowed_host: Annotated[
-        list[str] | None,
-        typer.Option("--allowed-host", help="Host name under which clients may address this server. Repeatable."),
+        list[str] | None, option("Host name under which clients may address this server. Repeatable.")
     ] = None,
-    chat: Annotated[bool, typer.Option("--chat/--no-chat", help="Serve the chat in the browser, too.")] = True,
+    chat: Annotated[bool, option("Serve the chat in the browser, too.")] = True,
     served_model_name: Annotated[
         list[str] | None,
-        typer.Option(
-            "--served-model-name",
-            "--model-name",
-            help="The model's name in the API. Repeatable: further ones are aliases.",
+        option(
+            "The model's name in the API. Repeatable: further ones are aliases.", "--served-model-name", "--model-name"
         ),
     ] = None,
     allowed_origins: Annotated[
         list[str] | None,
-        typer.Option(
-            "--allowed-origins",
-            help="Site whose pages may use the API, such as https://example.org; * for any. Repeatable.",
-        ),
+        option("Site whose pages may use the API, such as https://example.org; * for any. Repeatable."),
     ] = None,
-    max_queue: Annotated[
-        int, typer.Option("--max-queue", min=0, help="Maximum number of waiting requests. More get status 503.")
-    ] = 128,
-    deadline: Annotated[
-        float, typer.Option("--deadline", min=1, help="Longest time of a request in seconds, with waiting.")
-    ] = 600.0,
-    drain: Annotated[
-        int, typer.Option("--drain", min=0, help="Seconds that open requests get to finish when the server stops.")
-    ] = 30,
+    max_queue: Annotated[int, option("Maximum number of waiting requests. More get status 503.", min=0)] = 128,
+    deadline: Annotated[float, option("Longest time of a request in seconds, with waiting.", min=1)] = 600.0,
+    drain: Annotated[int, option("Seconds that open requests get to finish when the server stops.", min=0)] = 30,
     connections_per_peer: Annotated[
-        int,
-        typer.Option(
-            "--connections-per-peer",
-            min=0,
-            help="Maximum number of connections from one address. 0: no limit, for a server behind a proxy.",
-        ),
+        int, option("Maximum number of connections from one address. 0: no limit, for a server behind a proxy.", min=0)
     ] = 256,
 ) -> None:
     """Serve OpenAI's API and the chat in the browser."""
@@ -131,12 +109,11 @@ def serve(
 def chat(
     options: ServingOptions,
     host: HostOption = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port to listen on.")] = 7860,
+    port: Annotated[int, option("Port to listen on.", min=1, max=65535)] = 7860,
     api_key: Annotated[
-        str | None,
-        typer.Option("--api-key", envvar="DEEPSEEK_V32_API_KEY", help="The password that the browser asks for."),
+        str | None, option("The password that the browser asks for.", envvar="DEEPSEEK_V32_API_KEY")
     ] = None,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
+    browser: Annotated[bool, option("Open the page in a browser.")] = True,
 ) -> None:
     """Chat in the browser, and see what the model reads."""
     from ..chat_app.mount import need_gradio
@@ -171,7 +148,7 @@ def _announcement(host: str, port: int, chat: bool, has_key: bool) -> str:
 
 
 def default_name(model: Path | None) -> str:
-    return DEMO_NAME if model is None else model.resolve().name or "deepseek-v3.2"
+    return NAME if model is None else model.resolve().name or "deepseek-v3.2"
 
 
 def check_port(host: str, port: int) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .loading import demo_path
-from .options import ModelOptions, with_options
+from .options import ModelOptions, option, with_options
 from .prompts import Prompt, plain_tokens, read_prompts
 
 if TYPE_CHECKING:
@@ -21,31 +21,22 @@ if TYPE_CHECKING:
 @with_options
 def trace(
     options: ModelOptions,
-    out: Annotated[Path, typer.Option("--out", help="Directory for the trace: new, empty, or with an older trace.")],
-    prompt: Annotated[str | None, typer.Option("--prompt", help="A text; a bos token is added in front.")] = None,
+    out: Annotated[Path, option("Directory for the trace: new, empty, or with an older trace.")],
+    prompt: Annotated[str | None, option("A text; a bos token is added in front.")] = None,
     tokens: Annotated[
-        Path | None,
-        typer.Option(
-            "--tokens", help="A file of token ids instead: a JSON array, or numbers separated by spaces or lines."
-        ),
+        Path | None, option("A file of token ids instead: a JSON array, or numbers separated by spaces or lines.")
     ] = None,
     input_file: Annotated[
         Path | None,
-        typer.Option(
-            "--input-file",
-            help='A .jsonl file instead: {"text": "…"} in each line, or tokens or messages, and optionally id. The texts run '
-            "together; the trace of each is in a folder of --out with the name of its id.",
+        option(
+            'A .jsonl file instead: {"text": "…"} in each line, or tokens or messages, and optionally id. The texts run '
+            "together; the trace of each is in a folder of --out with the name of its id."
         ),
     ] = None,
     layers: Annotated[
-        str | None,
-        typer.Option(
-            "--layers", help="Layers to record, e.g. 0,3-5. Default: all. The MTP layer follows the last one."
-        ),
+        str | None, option("Layers to record, e.g. 0,3-5. Default: all. The MTP layer follows the last one.")
     ] = None,
-    chunk: Annotated[
-        int | None, typer.Option("--chunk", min=1, help="Tokens in a step. Default: as many as a step can hold.")
-    ] = None,
+    chunk: Annotated[int | None, option("Tokens in a step. Default: as many as a step can hold.", min=1)] = None,
 ) -> None:
     """Record every stage of a forward pass over a text, or over several. docs/conformance.md lists the stages."""
     from ...model.checkpoint.manifest import find_manifest, hash_file
@@ -133,7 +124,7 @@ DIFFERENT = 1
 def compare(
     right: Annotated[Path, typer.Argument(help="Directory of the right trace.", show_default=False)],
     other: Annotated[Path, typer.Argument(help="Directory of the trace to judge.", show_default=False)],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Annotated[bool, option("Print one JSON object.", "--json")] = False,
 ) -> None:
     """Compare two traces stage by stage. Exit code 0: they agree; 1: they differ; 2: a trace cannot be read."""
     from ..conformance.compare import compare as compare_traces

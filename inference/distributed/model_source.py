@@ -55,9 +55,7 @@ class ModelSource:
             raise ArgumentError("device", f"{device!r}", f"cuda or cpu: each of the {ranks} ranks has a GPU of its own")
         check_device(device)
         check_backend(backend, device)
-        if precision is None:
-            on_cpu = torch.device(device).type == "cpu"
-            precision = "exact" if on_cpu else "fp8" if config.weight_block is not None else "bf16"
+        precision = precision or ("exact" if torch.device(device).type == "cpu" else config.stored_precision)
         if chosen.deterministic:
             _check_deterministic(torch.device(device), precision)
         directory = None if synthetic or isinstance(model, Mapping) else Path(model)

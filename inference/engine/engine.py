@@ -70,15 +70,13 @@ class EngineStats:
 
 
 class Engine:
-    """Continuous batching over one model runner.
+    """Continuous batching over one model runner. One thread at a time may call its methods; any thread may call `abort`.
 
     Where the runner supports asynchronous scheduling, the next step of decodes is launched before the tokens of the present one
     are read. The device takes those tokens from its own memory and goes on while the host turns them into text.
 
     A fault in one request's sampling or output ends that request, a fault of a forward pass the requests of its step. A fault in
     scheduler, pages or bookkeeping ends none: the engine recovers, and computes again what it has not delivered.
-
-    One thread at a time may call its methods, except `abort`, which any thread may call at any time.
     """
 
     def __init__(
@@ -90,8 +88,7 @@ class Engine:
         page_size: int = PAGE_SIZE,
         requests: RequestMaker | None = None,
     ) -> None:
-        """page_size: as the runner's caches have it; only a simulated runner has others. requests: makes the requests; by default
-        of token ids and texts without defaults of a checkpoint."""
+        """page_size: another only for a simulated runner. requests: by default without defaults of a checkpoint."""
         self.runner = runner
         self.config = config
         self.limits = limits
@@ -104,13 +101,13 @@ class Engine:
         self.pool = PagePool(limits.page_count, page_size, limits.reuse_pages, drafts=drafting is not None)
         self.scheduler = Scheduler(self.pool, limits.max_batch_tokens, limits.max_sequences, drafting)
         self._states: dict[int, RequestState] = {}  # by request id: those that have not finished
-        # The oldest step whose tokens have not been read. Between two calls of `step`, the one that was launched ahead.
-        self._in_flight: InFlightStep | None = None
+        self._in_flight: InFlightStep | None = None  # the oldest step whose tokens have not been read
         self._deltas: list[Delta] = []  # for `step` to return; if Ctrl-C cuts it short, the next one returns them
         self._aborted: deque[int] = deque()  # appended by any thread, emptied between steps
         self._stats = EngineStats()
-        # True during a call, and after a call that something other than an Exception has cut short.
-        self._unsettled = False
+        self._unsettled = (
+            False  # true during a call, and after one that something other than an Exception has cut short
+        )
         self._failures = 0  # in a row
 
     @property
@@ -147,17 +144,14 @@ class Engine:
         """
         with self._recovering():
             self._end_aborted()
-            if step := self._schedule():
+            if step := self._in_flight or self._schedule():
                 self._run(step)
                 self._postprocess(step)
             self._failures = 0
         return self._take_deltas()
 
     def drain(self) -> None:
-        """Drain the in-flight step so that the caller may use the KV cache between steps.
-
-        Its deltas are returned by the next `step` or `apply_aborts`.
-        """
+        """Drain the in-flight step, so that the caller may use the KV cache. Later calls return its deltas."""
         with self._recovering():
             while self._in_flight is not None:
                 self._in_flight.sample()
@@ -166,7 +160,7 @@ class Engine:
     def recover(self) -> None:
         """Make scheduler and pool agree with the requests' page lists, wherever an exception has cut a method short.
 
-        Steps in flight are forgotten. Their tokens have not been delivered, and are sampled again.
+        Steps in flight are forgotten: their tokens are sampled again.
         """
         self._in_flight = None
         self.scheduler.recover(state.request for state in self._states.values())
@@ -186,8 +180,7 @@ class Engine:
     def end_observed(self) -> dict[int, str]:
         """End the requests in whose steps an observer of the runner has found a fault. Returns the errors by request id."""
         errors = self.runner.errors(self.scheduler.running)
-        for id, error in errors.items():
-            self._fail([id], error)
+        self._fail(errors)
         return errors
 
     def keep_pace(self, times: StepTimes, clock: Callable[[], float] = time.monotonic) -> None:
@@ -200,8 +193,7 @@ class Engine:
 
     def _end_aborted(self) -> None:
         while self._aborted:
-            state = self._states.get(self._aborted[0])
-            if state is not None:
+            if (state := self._states.get(self._aborted[0])) is not None:
                 self._end(state, "abort")
             self._aborted.popleft()
 
@@ -210,9 +202,7 @@ class Engine:
         return deltas
 
     def _schedule(self) -> InFlightStep | None:
-        """The step that is in flight already, else a new one; None if there is no work."""
-        if self._in_flight is not None:
-            return self._in_flight
+        """A new step; None if there is no work."""
         batch = self.scheduler.schedule()
         return InFlightStep(batch) if batch.requests else None
 
@@ -224,8 +214,7 @@ class Engine:
         step.sample()
         if not step.staged or step.following is not None:
             return
-        batch = self.scheduler.schedule_ahead(step.batch, self.runner.is_quick)
-        if batch is not None:
+        if (batch := self.scheduler.schedule_ahead(step.batch, self.runner.is_quick)) is not None:
             following = InFlightStep(batch)
             self._launch(following)
             step.following = following
@@ -243,18 +232,16 @@ class Engine:
         except Exception as error:  # whatever the model raised ends the requests of the step, not the engine
             log_fault(log, "a step failed")
             self._in_flight = None  # a following step has only requests that end here
-            self._fail([request.id for request in step.batch.requests], first_line(error))
+            self._fail(dict.fromkeys([request.id for request in step.batch.requests], first_line(error)))
             return
         self.end_observed()
         finished = []
         drafted = [sum(sample.drafted for sample in own) for own in samples] if step.batch.draft_counts else ()
         for request, own in zip(step.batch.sampling, samples, strict=True):
-            state = self._states.get(request.id)
-            if state is None:  # the request ended while this step was in flight
-                continue
-            self._push(state, own, step.recorder)
-            if state.finish_reason is not None:
-                finished.append(state)
+            if (state := self._states.get(request.id)) is not None:  # else it ended while this step was in flight
+                self._push(state, own, step.recorder)
+                if state.finish_reason is not None:
+                    finished.append(state)
         self._in_flight = step.following
         self.scheduler.commit(step.batch, step.drafted, drafted)
         for state in finished:
@@ -273,9 +260,10 @@ class Engine:
             if state.finish_reason is not None:
                 return
 
-    def _fail(self, request_ids: list[int], error: str) -> None:
-        for state in [self._states[id] for id in request_ids if id in self._states]:
-            self._end(state, "error", error)
+    def _fail(self, errors: dict[int, str]) -> None:
+        for id, error in errors.items():
+            if (state := self._states.get(id)) is not None:
+                self._end(state, "error", error)
 
     def _end(self, state: RequestState, reason: FinishReason, error: str | None = None) -> None:
         self._deltas.append(state.finish(reason, error))
@@ -307,7 +295,6 @@ class Engine:
             self._failures += 1
             if self._failures == _MOST_FAILURES:
                 self._failures = 0
-                self._fail(
-                    list(self._states), f"the engine failed {_MOST_FAILURES} times in a row: {first_line(error)}"
-                )
+                text = f"the engine failed {_MOST_FAILURES} times in a row: {first_line(error)}"
+                self._fail(dict.fromkeys(self._states, text))
         self._unsettled = False

@@ -32,10 +32,9 @@ def log_fault(log: logging.Logger, message: str, *arguments: object) -> None:
 
 
 def device_fault(device: "torch.device") -> str | None:
-    """Return the error that every call to a GPU now gives, in one line; None if the GPU works. Waits for the GPU.
+    """Return in one line the error that every call to a GPU now gives; None if the GPU works. Waits for the GPU.
 
-    Errors like too little memory pass. A kernel that reads a wrong address or fails an assertion ends the process's use of the GPU
-    (CUDA Runtime API, cudaErrorIllegalAddress: "the process must be terminated and relaunched").
+    A kernel that reads a wrong address or fails an assertion ends the process's use of it (CUDA: cudaErrorIllegalAddress).
     """
     if device.type == "cuda":
         import torch

@@ -13,9 +13,7 @@ class CachePlace:
     """A request's pages and entries in the caches, owned by the scheduler. Empty while the request waits, except `admission`."""
 
     pages: list[int] = field(default_factory=list)
-    # Raised at each admission. During one admission `pages` is only appended to, so a copy of its first n entries stays right as
-    # long as (id, admission) is the same.
-    admission: int = 0
+    admission: int = 0  # raised at each admission, during which `pages` is only appended to
     computed: int = 0  # leading tokens whose entries are written, or will be by the steps in flight
     drafted: int = 0  # leading tokens whose entries in the draft layer's caches are written; at most `computed`
     pending: int = 0  # tokens that steps in flight sample for this request, and that `tokens` therefore lacks
@@ -25,7 +23,7 @@ class CachePlace:
 
 @dataclass
 class QueuePlace:
-    """A request's waiting time and its reason (`in_turn` in scheduler.py), owned by the scheduler."""
+    """A request's waiting time (`in_turn` in scheduler.py), owned by the scheduler."""
 
     reusable: int = 0  # leading tokens that were found in the cache when the request began to wait; 0 once it runs
     skipped: int = 0  # steps in a row that computed nothing of its prompt
@@ -42,7 +40,7 @@ class Request:
     params: SamplingParams
     max_tokens: int  # params.max_tokens, or fewer if the context holds fewer
     seed: int  # params.seed, or a random one
-    inspect: bool = False  # record what DSA selects
+    inspect: float = 0  # the number of tokens for which to record what DSA selects; infinite for all
     policy: SelectionPolicy | None = None  # an experiment with what DSA selects
     end_ids: tuple[int, ...] = ()  # the tokens that may not come among the first params.min_tokens ones
     grammar: Grammar | None = None  # params.structured_outputs, compiled
@@ -70,6 +68,11 @@ class Request:
     def shareable(self) -> int:
         """The number of leading tokens with ordinary cache entries: all, or the ones before an experiment begins."""
         return len(self.tokens) if self.policy is None else min(self.policy.start, len(self.tokens))
+
+    @property
+    def is_inspected(self) -> bool:
+        """Tell whether the selection of its next token is recorded."""
+        return self.output_count < self.inspect
 
     @property
     def output_count(self) -> int:

@@ -1,6 +1,7 @@
 """Makes checked requests from the arguments of an LLM's, a service's or an engine's callers."""
 
 import itertools
+import math
 import secrets
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -23,7 +24,7 @@ from .request import PromptTooLong, Request
 class RequestMaker:
     """Makes requests, without queueing them. Any thread may call its methods at any time; a request may be used once.
 
-    ValueError names an argument of the wrong type, or the value that is out of range. One parameter may stand for all prompts.
+    ValueError names an argument of the wrong type, or the value that is out of range.
     """
 
     def __init__(
@@ -105,15 +106,14 @@ class RequestMaker:
         self,
         prompt: Sequence[int],
         params: SamplingParams | None = None,
-        inspect: bool = False,
+        inspect: bool | int = False,
         min_new_tokens: int = 1,
         policy: SelectionPolicy | None = None,
     ) -> Request:
-        """The request of one answer to a prompt of token ids, without defaults. Errors as `make`.
+        """The request of one answer to a prompt of token ids, without defaults. Errors as `make`; PromptTooLong for the context.
 
-        min_new_tokens: how many tokens must fit after the prompt; 0 for a prompt of which only logits are computed. policy: what
-        its queries attend to instead of the model's own selection; none of the entries so computed is reused. PromptTooLong if
-        the context cannot hold the prompt.
+        inspect: record the selections of all tokens, or of that many. min_new_tokens: how many tokens must fit after the prompt; 0
+        for a prompt of which only logits are computed. policy: what its queries attend to instead of the model's own selection.
         """
         params = params or SamplingParams()
         tokens = self._check(prompt, params, min_new_tokens)
@@ -124,7 +124,8 @@ class RequestMaker:
             policy.check(self._config.index_topk, len(tokens))
         end_ids = tuple(self.eos_ids.union(params.stop_token_ids)) if params.min_tokens else ()
         grammar = self.grammars.compile(params.structured_outputs) if params.structured_outputs else None
-        return Request(next(self.ids), tokens, params, max_tokens, seed, inspect, policy, end_ids, grammar)
+        most = math.inf if inspect is True else inspect
+        return Request(next(self.ids), tokens, params, max_tokens, seed, most, policy, end_ids, grammar)
 
     def token_ids(self, prompt: Prompt) -> Sequence[int]:
         """A prompt's token ids; a text has the bos token before it."""
@@ -172,34 +173,22 @@ class RequestMaker:
         tokens = check_token_ids(prompt, self._config.vocab_size)
         context = self._limits.max_model_len
         if len(tokens) > context - min_new_tokens:
-            raise PromptTooLong(
-                "prompt",
-                f"{len(tokens)} tokens",
-                f"at most {context - min_new_tokens}: the context of {context} holds prompt and answer",
-                "has",
-            )
+            most = f"at most {context - min_new_tokens}: the context of {context} holds prompt and answer"
+            raise PromptTooLong("prompt", f"{len(tokens)} tokens", most, "has")
         if params.n != 1:
             raise ArgumentError("n", params.n, "1 where one request is one answer")
         if params.stop and self._tokenizer is None:
             raise ArgumentError("stop", f"{params.stop!r}", "none: the model has no tokenizer (use stop_token_ids)")
-        for token in params.stop_token_ids:
-            if token >= self._config.vocab_size:
-                raise ArgumentError(
-                    "stop_token_ids", token, f"ids of the vocabulary, 0 to {self._config.vocab_size - 1}", "holds"
-                )
-        for token in params.logit_bias or ():
-            if token >= self._config.vocab_size:
-                raise ArgumentError(
-                    "logit_bias", token, f"ids of the vocabulary, 0 to {self._config.vocab_size - 1}", "holds"
-                )
+        last = self._config.vocab_size - 1
+        for name, ids in (("stop_token_ids", params.stop_token_ids), ("logit_bias", params.logit_bias or ())):
+            for token in ids:
+                if token > last:
+                    raise ArgumentError(name, token, f"ids of the vocabulary, 0 to {last}", "holds")
         return tokens
 
 
 def check_token_ids(tokens: Iterable[Any], vocab_size: int) -> tuple[int, ...]:
-    """A prompt's token ids as a tuple of int. They may come as integers of any kind, in a list, an array or a tensor.
-
-    ValueError for an empty prompt, for another type (bool is one), and for an id outside the vocabulary.
-    """
+    """A prompt's token ids as a tuple of int: integers of any kind, in a list, an array or a tensor. ValueError for all else."""
     ids = tuple(tokens.tolist() if hasattr(tokens, "tolist") else tokens)
     if not ids:
         raise ArgumentError("prompt", "empty", "at least 1 token")
@@ -211,10 +200,9 @@ def check_token_ids(tokens: Iterable[Any], vocab_size: int) -> tuple[int, ...]:
         if isinstance(token, bool) or not hasattr(token, "__index__"):
             raise ArgumentError("prompt", f"{token!r} at position {position}", "an integer token id", "holds")
         if not 0 <= token < vocab_size:
-            raise ArgumentError(
-                "prompt",
+            found, expected = (
                 f"token id {token} at position {position}",
                 f"ids of the vocabulary, 0 to {vocab_size - 1}",
-                "holds",
             )
+            raise ArgumentError("prompt", found, expected, "holds")
     return tuple(int(token) for token in ids)

@@ -36,7 +36,7 @@ class RequestState:
     _selection: list[TokenSelection] = field(default_factory=list)
     _arrival: float = field(default_factory=time.perf_counter)
     _first: float | None = None  # time of the first token
-    _last: float | None = None  # time of the last token
+    _last: float = 0.0  # time of the last token
     _drafted: int = 0  # tokens that were drafts
 
     def __post_init__(self) -> None:
@@ -53,16 +53,14 @@ class RequestState:
         Raises no Exception: a failure (the tokenizer's library raises plain Exception) ends only this request, with an error.
         After Ctrl-C the token counts as not yet arrived.
         """
-        tokens, pieces = len(self.request.tokens), len(self._text)
-        drafted = self._drafted
+        tokens, pieces, drafted = len(self.request.tokens), len(self._text), self._drafted
         try:
             return self._push(sample, recorder, offset)
         except Exception as error:
             log_fault(log, "request %d failed", self.request.id)
             fault = error if isinstance(error, Fault) else Fault("adding a token to the answer", error)
             last = self.finish("error", str(fault))
-            new_text = "".join(self._text[pieces:])
-            return replace(last, text=new_text, token_ids=tuple(self.request.tokens[tokens:]))
+            return replace(last, text="".join(self._text[pieces:]), token_ids=tuple(self.request.tokens[tokens:]))
         except BaseException:
             self._drafted = drafted
             self._take_back(tokens, pieces)
@@ -102,8 +100,7 @@ class RequestState:
         self._drafted += sample.drafted
         request.tokens.append(token)
         self._last = time.perf_counter()
-        if self._first is None:
-            self._first = self._last
+        self._first = self._last if self._first is None else self._first
         if sample.logprob:
             self._logprobs.append(sample.logprob)
         if selection is not None:
@@ -173,27 +170,18 @@ class RequestState:
 
     def _selected_fraction(self) -> float:
         """Return the share of their contexts that the generated tokens' queries have attended to."""
-        prompt, topk, policy = len(self.request.prompt), self.index_topk, self.request.policy
-        contexts = range(prompt, prompt + self.request.output_count)
-        if policy is None:
-            selected = sum([min(context, topk) for context in contexts])
-        else:
-            selected = sum([policy.width(context, topk) for context in contexts])
+        topk, policy = self.index_topk, self.request.policy
+        contexts = range(len(self.request.prompt), len(self.request.tokens))
+        selected = sum([min(each, topk) if policy is None else policy.width(each, topk) for each in contexts])
         return selected / sum(contexts) if contexts else 1.0
 
     def _timings(self) -> Timings:
-        count, rate, first = self.request.output_count, None, None
-        if self._first is not None and self._last is not None:
+        now, count, rate, first = time.perf_counter(), self.request.output_count, None, None
+        if self._first is not None:
             first = self._first - self._arrival
             if count > 1 and self._last > self._first:
                 rate = (count - 1) / (self._last - self._first)
-        return Timings(
-            time_to_first_token=first,
-            total=time.perf_counter() - self._arrival,
-            tokens_per_second=rate,
-            drafted_tokens=self._drafted,
-            selected_fraction=self._selected_fraction(),
-        )
+        return Timings(first, now - self._arrival, rate, self._selected_fraction(), self._drafted)
 
 
 def _named(what: str, work: Callable[[], T]) -> T:

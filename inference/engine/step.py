@@ -1,7 +1,6 @@
 """One step of the engine from its launch on the device to its tokens on the host, and to the drafts for the next step.
 
-A runner launches a batch and returns a Step, which samples it on the device. InFlightStep is the engine's side: it tracks how far
-the step has come, and keeps the error of a failed forward pass.
+A runner launches a batch and returns a Step, which samples it. InFlightStep is the engine's side: how far the step has come.
 """
 
 import logging
@@ -15,18 +14,12 @@ import torch
 from .fault import Fault, log_fault
 from .request import Request
 from .running.selection import SelectionRecorder
+from .sampling.graph_tokens import GreedySample, GreedyTokens
 from .sampling.noise import DraftNoise
 from .sampling.sampler import Drafts, Sample, SampledTokens, draft_noise, needs_host_sync, sample, sample_tokens
 from .scheduling.batch import Batch
 
 log = logging.getLogger(__name__)
-
-
-class Sampled(Protocol):
-    """A step's tokens on their way to the host."""
-
-    def read(self) -> list[list[Sample]]:
-        """Wait for each sampling request's tokens."""
 
 
 class Choices(NamedTuple):
@@ -37,6 +30,16 @@ class Choices(NamedTuple):
     noise: DraftNoise  # of the M requests
 
 
+class ReadTokens(NamedTuple):
+    """Sampled tokens that are on the host already."""
+
+    samples: list[list[Sample]]
+
+    def read(self) -> list[list[Sample]]:
+        return self.samples
+
+
+Sampled = SampledTokens | GreedySample | ReadTokens  # a step's tokens on their way to the host
 # Gives every rank rank 0's choices, in a context around its draft layer's passes.
 Share = Callable[[Choices], AbstractContextManager[Choices]]
 
@@ -46,25 +49,16 @@ class ModelRunner(Protocol):
 
     @property
     def supports_async_scheduling(self) -> bool:
-        """Tell whether a step of decodes may take its tokens from the device, where the step before has left them.
-
-        The engine may then launch it before it has read them. See Batch.sampled_rows.
-        """
+        """Tell whether a step of decodes may take its tokens from the device, before the engine reads them (Batch.sampled_rows)."""
 
     def is_quick(self, batch: Batch) -> bool:
-        """Tell whether a step of decodes launches fast enough that earlier steps' tokens may wait for the launch.
-
-        Without its graph a launch takes the host longer than the device. Asked only if asynchronous scheduling is supported.
-        """
+        """Tell whether a step of decodes launches so fast that earlier tokens may wait for it: whether it has a graph."""
 
     def run(self, batch: Batch) -> "Step":
         """Launch a step."""
 
     def device_fault(self) -> str | None:
-        """Return why the GPU has failed, for example by a kernel's access to a wrong address; None if it works.
-
-        Waits for the device.
-        """
+        """Return why the GPU has failed; None if it works. Waits for the device."""
 
     @property
     def max_draft_tokens(self) -> int:
@@ -91,25 +85,17 @@ class StepRunner(Protocol):
         """Keep sampled tokens, int64 [N] on the device, for the next step."""
 
 
-class FoundTokens(Protocol):
-    """The likeliest tokens of a step, which its graph has found, and staged for the next step."""
-
-    def sample(self, requests: Sequence[Request], counts: Sequence[int]) -> Sampled:
-        """The tokens, on their way to the host. counts: rows of each request."""
-
-
 class Step(ABC):
     """A step that a runner has launched. It can be used until the runner launches the next one, which takes its tensors' place.
 
-    There are four ways to sample it; runners add graphs and the draft layer.
+    There are four ways to sample it:
 
     1. The likeliest tokens that the step's graph has found, if the requests take them.
     2. Another graph, if they need only masks of grammars, temperatures and noise.
     3. The sampler, for all requests at once.
     4. The sampler, request by request, if sampling them together has raised.
 
-    CUDA, compilers of kernels and the grammar engine have exceptions of their own. So every Exception is caught here and logged,
-    and ends only the requests that it concerns.
+    CUDA, compilers and the grammar engine have exceptions of their own: every Exception is logged, and ends only its requests.
     """
 
     def __init__(
@@ -118,7 +104,7 @@ class Step(ABC):
         batch: Batch,
         logits: torch.Tensor,
         selections: SelectionRecorder | None,
-        found: FoundTokens | None = None,
+        found: GreedyTokens | None = None,
         share: Share | None = None,
     ) -> None:
         """selections: None if no request asks for them. found: None if the step has no graph. share: on rank 0 of several."""
@@ -129,7 +115,7 @@ class Step(ABC):
         self._logits: torch.Tensor | None = logits
         self._found, self._share = found, share
         self._sampled: Sampled | None = None
-        # The requests take the likeliest tokens, and the step's graph has found them.
+        # Whether the requests take the tokens that the step's graph has found.
         self.takes_likeliest = found is not None and all([request.takes_likeliest for request in self.requests])
 
     @property
@@ -143,16 +129,17 @@ class Step(ABC):
         self._logits = None
 
     def sample(self) -> Sampled:
-        """Sample the batch's requests. On a GPU it waits only for requests with `needs_host_sync`.
-
-        A request whose own sampling raises gets a Sample with an error.
-        """
+        """Sample the batch's requests: an error for one whose own sampling raises. Waits only for those with `needs_host_sync`."""
         assert self._sampled is None and self._logits is not None, "a later step has been launched"
         batch, found = self.batch, self._found
         if found is not None and self.takes_likeliest:
             self._sampled = found.sample(self.requests, [each for each in batch.logit_counts if each])
             self.staged, self.can_draft = not batch.draft_counts, True
-        elif found is not None and self._may_sample_in_graph():
+        elif (
+            found is not None
+            and not (batch.draft_counts or batch.draft_tokens is not None)
+            and all(request.samples_in_graph for request in self.requests)
+        ):
             try:
                 self._sampled = self._sample_in_graph()
                 self.staged = True
@@ -174,10 +161,7 @@ class Step(ABC):
         return Choices(sampled.tokens, accepted, draft_noise(sampled.requests, device))
 
     def draft(self, choices: Choices | None = None) -> None:
-        """Launch the draft layer over the step's rows, and for the drafts that the batch asks for.
-
-        choices: None: the step's own.
-        """
+        """Launch the draft layer over the step's rows, and for the drafts that the batch asks for. None: the step's own choices."""
         if self._share is None:
             self._draft(choices)
         else:
@@ -195,11 +179,6 @@ class Step(ABC):
     def _sample_in_graph(self) -> Sampled:
         """Sample in a graph and stage the tokens, without waiting for the device. Raises what a grammar raises."""
         raise NotImplementedError
-
-    def _may_sample_in_graph(self) -> bool:
-        if self.batch.draft_counts or self.batch.draft_tokens is not None:
-            return False
-        return all(request.samples_in_graph for request in self.requests)
 
     def _sample(self) -> Sampled:
         drafts = self._verified_drafts()
@@ -242,27 +221,14 @@ class Step(ABC):
         return ReadTokens(samples)
 
 
-class ReadTokens(NamedTuple):
-    """Sampled tokens that are on the host already."""
-
-    samples: list[list[Sample]]
-
-    def read(self) -> list[list[Sample]]:
-        return self.samples
-
-
 class InFlightStep:
-    """A batch that is launched, then sampled, then read.
-
-    On a GPU, `launch` does not wait for the device, `sample` waits only for requests with `needs_host_sync`, and `read` waits.
-    An exception of the forward pass is kept in `error` and raised by `read`.
-    """
+    """A batch that is launched, then sampled, then read: only `read` waits for the device, and `sample` as Step.sample."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         self.following: InFlightStep | None = None  # the step that was launched before this one's tokens were read
         self.drafted = False  # the draft layer has done its work
-        self.error: Exception | None = None
+        self.error: Exception | None = None  # of the forward pass
         self._step: Step | None = None  # once it is launched
         self._sampled: Sampled | None = None
 
@@ -286,8 +252,7 @@ class InFlightStep:
     def sample(self) -> None:
         """Sample this step's tokens on the device, and let the draft layer work, unless that has been done or cannot be done yet.
 
-        Requests with `needs_host_sync` are sampled from their earlier tokens on the host. While tokens of an earlier step are
-        still to be read (``pending`` counts them and this step's own), a step with such a request stays as it is.
+        Requests with `needs_host_sync` need their earlier tokens on the host: while some are pending, the step stays as it is.
         """
         if self._sampled is not None or self.error is not None:
             return

@@ -132,7 +132,7 @@ def capture_first_graphs(engine: Engine, graphs: DecodeGraphs | None) -> None:
     graphs: of the engine's runner; None: it has none. On several ranks, each captures the graphs of its own in the same steps.
     """
     policy = engine.scheduler.speculation.policy
-    if graphs is None or not isinstance(policy, TableDrafts):
+    if graphs is None or not engine.runner.supports_async_scheduling or not isinstance(policy, TableDrafts):
         return
     ids = count(-1, -1)  # no other request has them
     try:

@@ -10,7 +10,6 @@ from ..chat import ChatCompletion, ChatDelta, ChatReader, Tools, chat_completion
 from ..completion import Completion, Delta
 from ..engine.engine import EngineStats
 from ..engine.request import Request
-from ..inspection import recorded
 from ..llm import LLM
 from ..params import SamplingParams
 from ..prompts import Conversation, Prompt, is_conversation
@@ -155,4 +154,4 @@ class AsyncLLM:
             [stream] = await self._service.submit_many([request])
             with stream:
                 async for delta in stream:
-                    yield recorded(self.llm.config, self.llm.precision, self.llm.tokenizer, request, delta)
+                    yield self.llm.recorder.recorded(request, delta)

@@ -1,0 +1,3 @@
+"""The checkpoint that ships inside the package."""
+
+NAME = "deepseek-v3.2-demo"

@@ -25,6 +25,7 @@ from deepseek_v32.inference.engine.running import runner
 from deepseek_v32.inference.server.service.server_log import ServerLog
 from deepseek_v32.inference.server.service.service import Service
 from deepseek_v32.model.config import Precision
+from support.pages import check_pool
 
 from .fault_clients import Outcome, Work, demo_prompts, read_service, read_streams
 from .fault_injection import Injection
@@ -145,7 +146,7 @@ class Campaign:
             engine.abort(id)
         try:
             engine.step()
-            engine.pool.check()
+            check_pool(engine.pool)
             if engine.pool.used:
                 wrong.append(f"{engine.pool.used} pages are lost")
             [again] = self.llm.generate([work.prompt], work.params)

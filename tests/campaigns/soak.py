@@ -19,6 +19,7 @@ import torch
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.server.service.service import Service
 from demo_model.dialogues import write
+from support.pages import check_pool
 
 LENGTHS = (200, 400, 1500, 6000)  # characters of a conversation: about 70 tokens to 2,200
 GREEDY = SamplingParams(temperature=0, max_tokens=40)
@@ -155,7 +156,7 @@ def run(
         end = time.monotonic() + 10
         while (stats := service.stats()).open and time.monotonic() < end:  # cancelled requests end within two steps
             time.sleep(0.05)
-    llm.engine.pool.check()
+    check_pool(llm.engine.pool)
     engine = llm.engine.stats()
     if stats.open or engine.pages_used:
         failures.append(f"{stats.open} requests are open and {engine.pages_used} pages in use; expected none")

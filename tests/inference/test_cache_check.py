@@ -20,6 +20,7 @@ from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.kernels.device import is_hopper
 from deepseek_v32.model import attention, indexer
 from deepseek_v32.model.metadata import PAGE_SIZE
+from support.pages import check_pool
 from support.preemption import preempt_every_other_step
 from tiny_model.checkpoint import TINY, write_checkpoint
 
@@ -104,7 +105,7 @@ def run(llm: LLM, *requests: Request, after: int = 0, fault: Callable[[], object
             fault()
             fault = None
         ends |= {d.request_id: d.completion for d in llm.engine.step() if d.completion is not None}
-    llm.engine.pool.check()
+    check_pool(llm.engine.pool)
     assert llm.engine.pool.used == 0
     return [ends[request.id] for request in requests]
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from deepseek_v32.inference.engine.running.captured_step import CapturedStep, GraphMemory
+from deepseek_v32.model.host_step import on_host
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")]
 
@@ -85,3 +86,28 @@ def test_an_engine_that_is_gone_does_not_cut_a_capture_short() -> None:
     del gone, cycle
     step.fault = lambda: [[i] for i in range(10 * gc.get_threshold()[0])]  # enough objects for a collection
     step.check(captured=True)
+
+
+def test_work_of_the_host_between_parts_of_a_graph() -> None:
+    """Twice in a step, and with memory that a later part of the step uses for something else."""
+    given, found = torch.ones(1000, device="cuda"), torch.zeros(1000, device="cuda")
+    seen: list[float] = []
+
+    def triple(out: torch.Tensor | None, x: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+        seen.append(x[0].item())  # waits for the device, which a capture does not allow
+        return torch.add(3 * x, shift[:, 1].float(), out=out)
+
+    def run() -> None:
+        x = given
+        for _ in range(2):
+            shift = torch.stack([(2 * x).bfloat16(), x.bfloat16()], 1)
+            x = on_host(triple, lambda: torch.empty_like(given), x * 2, shift) + 1
+        found.copy_(x)
+
+    step = CapturedStep(run, GraphMemory(torch.device("cuda")).capture)
+    for value in (1, 2, 3, 4):
+        given.fill_(value)
+        step.run()
+        first = 7 * value + 1
+        assert found.unique().tolist() == [7 * first + 1] and seen[-2:] == [2 * value, 2 * first]
+    assert step.is_captured and len(seen) == 8

@@ -23,6 +23,7 @@ from support.fake_model import (
     fake_llm,
     reference_tokens,
 )
+from support.pages import check_pool
 from support.preemption import preempt_every_other_step
 
 PROMPTS = [[1, 2, 3], list(range(70)), [7] * 130, list(b"hello"), list(range(70)), [9]]
@@ -79,7 +80,7 @@ def test_greedy_tokens_survive_a_lack_of_pages() -> None:
     llm = fake_llm(page_count=5)
     assert tokens_of(llm, PROMPTS) == expected()
     assert llm.stats().preemptions > 0
-    llm.engine.pool.check()
+    check_pool(llm.engine.pool)
     assert llm.stats().pages_used == 0
 
 
@@ -226,7 +227,7 @@ def test_aborted_requests_free_their_pages_between_steps() -> None:
         finished += [delta for delta in engine.step() if delta.completion]
     assert [delta.completion and delta.completion.token_ids for delta in finished] == expected([PROMPTS[0]])
     assert kept.id == finished[0].request_id and engine.stats().pages_used == 0
-    engine.pool.check()
+    check_pool(engine.pool)
 
 
 def test_max_tokens_is_clipped_to_the_context() -> None:

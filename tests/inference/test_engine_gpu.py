@@ -13,6 +13,7 @@ from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.kernels.device import is_hopper
 from demo_model.dialogues import write
+from support.pages import check_pool
 
 pytestmark = [
     pytest.mark.gpu,
@@ -174,7 +175,7 @@ def test_thirty_seconds_of_mixed_requests_leak_nothing(llm: LLM) -> None:
                 running.remove(delta.request_id)
         if sum(reasons.values()) > 100 and not memory:
             memory = torch.cuda.memory_allocated()
-    engine.pool.check()
+    check_pool(engine.pool)
     assert engine.pool.used == 0 and not running
     assert reasons["length"] > 200 and reasons["abort"] > 20 and set(reasons) == {"length", "abort"}, reasons
     assert torch.cuda.memory_allocated() <= memory + 64 * 2**20  # graphs that were captured later

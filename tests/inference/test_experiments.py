@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.server.service.service import Service
 from deepseek_v32.model.selection_policy import SelectionPolicy
 from support.tiny import tiny_checkpoint
 
@@ -186,12 +187,32 @@ def test_a_recorded_completion_shows_itself(make: Any, tmp_path: Path) -> None:
     [answer] = llm.generate(PROMPT, GREEDY, inspect=True)
     *_, last = llm.stream(PROMPT, GREEDY, inspect=True)
     assert last.completion.recording.answer == answer.recording.answer == answer.token_ids
+    about = {"model": "tiny", "precision": "exact", "temperature": 0, "top_p": 1.0}
+    assert last.completion.recording.about == answer.recording.about == about
+    [drawn] = llm.generate(PROMPT, SamplingParams(max_tokens=1, temperature=0.5, seed=7), inspect=True)
+    assert drawn.recording.about == about | {"temperature": 0.5, "seed": 7}
     llm.measure(answer)
     assert np.shape(answer.recording.mass()["shares"])[:2] == (5, 2)
     assert answer.recording.logprobs == pytest.approx([each.logprob for each in answer.logprobs], abs=1e-3)
     assert answer._repr_html_().startswith("<iframe srcdoc=")
     answer.save_html(tmp_path / "answer.html")
     assert "What DeepSeek Sparse Attention read" in (tmp_path / "answer.html").read_text()
+
+
+@pytest.mark.parametrize("most", [0, 2, 50])
+def test_only_so_many_tokens_are_recorded(make: Any, most: int) -> None:
+    """A recording keeps the texts and shares of the others."""
+    llm = make()
+    [whole] = llm.generate(PROMPT, GREEDY, inspect=True)
+    with Service(llm) as service, service.stream(PROMPT, GREEDY, inspect=most) as stream:
+        deltas = list(stream)
+    assert deltas[-1].completion.token_ids == whole.token_ids
+    recording = llm.recorder.begin(PROMPT, GREEDY)
+    for delta in deltas:
+        recording.add(delta.token_ids[0], delta.selection)
+    # The next step is launched before a step's token is counted.
+    assert min(most, 5) <= recording.count <= most + 1 and (most > 0) == (recording.count > 0)
+    assert recording.header()["shares"] == whole.recording.header()["shares"]
 
 
 @pytest.mark.parametrize(

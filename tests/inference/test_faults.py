@@ -26,6 +26,7 @@ from deepseek_v32.inference.engine.scheduling.scheduler import Scheduler
 from deepseek_v32.inference.engine.step import InFlightStep
 from deepseek_v32.inference.text.detokenizer import IncrementalDecoder, StopStrings
 from support.fake_model import AsyncRunner, fake_llm, reference_tokens
+from support.pages import check_pool
 
 PROMPTS = [[1, 2, 3], list(range(70)), [7] * 120, list(b"hello" * 12), list(range(70)), [9]]
 # Every kind of sampling: a fault in one row must not change other rows' random numbers, penalties or log-probabilities.
@@ -92,7 +93,7 @@ def comparable(completion: Completion) -> tuple[object, ...]:
 def check_clean(llm: LLM) -> None:
     """No page is lost, and the engine goes on."""
     assert not llm.engine.has_work and not llm.engine.scheduler.has_work
-    llm.engine.pool.check()
+    check_pool(llm.engine.pool)
     assert llm.stats().pages_used == 0
     assert llm.generate([PROMPTS[0]], PARAMS[0])[0].token_ids == reference_tokens(PROMPTS[0], 12)
 

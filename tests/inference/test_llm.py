@@ -19,6 +19,7 @@ from support.fake_model import (
     fake_llm,
     reference_tokens,
 )
+from support.pages import check_pool
 
 GREEDY = SamplingParams(temperature=0, max_tokens=60)
 
@@ -92,7 +93,7 @@ def test_closing_a_stream_cancels_it_and_frees_its_pages() -> None:
     stream.close()
     assert llm.stats().pages_used == 0 and not llm.engine.has_work
     assert llm.stats().finished == {"abort": 1}
-    llm.engine.pool.check()
+    check_pool(llm.engine.pool)
 
 
 def test_closing_one_of_several_completions_cancels_the_rest() -> None:
@@ -240,7 +241,7 @@ def test_a_forgotten_stream_may_be_closed_in_the_middle_of_a_step(elsewhere: boo
     [completion] = llm.generate([[4, 5]], GREEDY)
     assert completion.token_ids == reference_tokens([4, 5], 60)
     assert llm.stats().finished["abort"] == 1 and llm.stats().pages_used == 0
-    llm.engine.pool.check()
+    check_pool(llm.engine.pool)
 
 
 def test_a_stream_forgotten_in_the_last_step_is_cancelled_by_the_next_use() -> None:

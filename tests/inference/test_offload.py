@@ -89,8 +89,28 @@ def test_the_bits_of_the_resident_model_on_a_gpu(checkpoints, model, determinist
     for drafts in (0, 2):
         expected = run(path, prompts, speculative_tokens=drafts, decode_graphs=False, **options)
         for slots in (1, 5, 24):
-            found = run(path, prompts, speculative_tokens=drafts, offload="experts", expert_slots=slots, **options)
+            offloaded = {"offload": "experts", "expert_slots": slots, "decode_graphs": False}
+            found = run(path, prompts, speculative_tokens=drafts, **offloaded, **options)
             assert found == expected, (drafts, slots)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_graphs_that_the_host_interrupts_for_experts(deterministic):
+    """One, two and four requests at a time, for which a resident model's graphs have no padding."""
+    params = replace(PARAMS, max_tokens=20)
+    batches = [[list(range(5, 200))], *([[*range(n, 90 + n)] for n in range(count)] for count in (2, 4))]
+    options: dict[str, Any] = {"device": "cuda", "precision": "fp8", "deterministic": deterministic, "page_count": 40}
+
+    def answers(**more: Any) -> tuple[list[Any], int]:
+        with LLM(DEMO, speculative_tokens=0, **options, **more) as llm:
+            found = [[(each.token_ids, each.logprobs) for each in llm.generate(batch, params)] for batch in batches]
+            return found, llm.engine.runner.graphs.captured
+
+    expected, _ = answers()
+    for slots in (1, 5, 24):
+        found, captured = answers(offload="experts", expert_slots=slots)
+        assert found == expected and captured == 3, (slots, captured)
 
 
 @pytest.fixture(scope="module")
@@ -164,18 +184,18 @@ def test_a_damaged_expert_is_found_at_its_first_read(damaged, manifest):
 
 def test_a_read_that_fails_ends_the_requests_of_its_step_only(checkpoints, monkeypatch):
     failing = False
-    read_into, (file, start) = expert_files.read_into, expert_file(checkpoints / "fp8")
+    reading, (file, _) = expert_files.reading, expert_file(checkpoints / "fp8")
 
-    def flaky(path: Path, first: int, *arguments: Any) -> None:
+    def flaky(path: Path, *arguments: Any) -> Any:
         nonlocal failing
-        if failing and (path, first) == (file, start):
+        if failing and path == file:
             failing = False
             raise CheckpointError(path, "can no longer be read (Input/output error)")
-        read_into(path, first, *arguments)
+        return reading(path, *arguments)
 
     with offloaded(checkpoints / "fp8", max_sequences=1, deterministic=True) as llm:
         expected = [(each.token_ids, each.logprobs) for each in llm.generate(PROMPTS, PARAMS)]
-        monkeypatch.setattr(expert_files, "read_into", flaky)
+        monkeypatch.setattr(expert_files, "reading", flaky)
         failing = True
         completions = llm.generate(PROMPTS, PARAMS)
         assert [each.finish_reason for each in completions] == ["error", "length", "length"]

@@ -1,16 +1,20 @@
 """What users call from Python: kinds of prompts, several answers, conversations, reprs, and what is refused."""
 
 import gc
+import shutil
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deepseek_v32.inference import LLM, ChatCompletion, Completion, SamplingParams
+from deepseek_v32.inference.parts import DEMO
 from deepseek_v32.inference.prompts import each_prompt
 from deepseek_v32.inference.text.answer import AnswerDelta
 from support.fake_model import EOS, ByteTokenizer, ScriptedModel, fake_config, fake_llm
+from support.tiny import tiny_checkpoint
 
 GREEDY = SamplingParams(temperature=0, max_tokens=12)
 RANDOM = SamplingParams(temperature=1, max_tokens=6, seed=2**64 - 1, ignore_eos=True)
@@ -147,9 +151,22 @@ def test_conversations_are_answered_one_or_many_streamed_and_recorded(demo: LLM)
     assert sum((each.message for each in [*parts, last]), AnswerDelta()).content == one.message.content
     assert last.completion is not None and last.completion.message == one.message
     assert last.completion.recording is not None and parts[0].selection is not None
+    assert both[0].recording.about == last.completion.recording.about
+    assert last.completion.recording.about["model"] == "deepseek-v3.2-demo"
     assert [each.text for each in demo.chat(asks, [GREEDY, SamplingParams(n=2, temperature=0, max_tokens=2)])][1:] == [
         both[1].text[: len(demo.chat(asks[1], SamplingParams(temperature=0, max_tokens=2)).text)]
     ] * 2
+
+
+def test_the_demo_is_known_by_what_it_is(demo: LLM, tmp_path: Path) -> None:
+    """Copies, and runs with other settings, too; other weights under its name are not."""
+    shutil.copytree(DEMO, tmp_path / "a copy")
+    copy = LLM(tmp_path / "a copy", device="cpu", page_count=32, config_overrides={"index_topk": 64})
+    assert demo.checkpoint == copy.checkpoint == "deepseek-v3.2-demo"
+    other = shutil.move(tiny_checkpoint(tmp_path), tmp_path / "deepseek-v3.2-demo")
+    assert LLM(other, device="cpu", page_count=32).checkpoint != demo.checkpoint
+    random = LLM(DEMO, synthetic=True, device="cpu", page_count=32)
+    assert random.checkpoint == "synthetic weights" and fake_llm().checkpoint == ""
 
 
 def test_a_streamed_answer_is_divided_into_reasoning_and_content() -> None:

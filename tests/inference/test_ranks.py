@@ -150,7 +150,8 @@ for owner, name, errors in (
     for each, tokens in zip(found, expected):
         assert each.token_ids == tokens[:len(each.token_ids)] and (each.error or each.token_ids == tokens), name
 assert llm.stats().finished["error"] >= 2 and [each.token_ids for each in llm.generate(prompts, greedy)] == expected
-llm.engine.pool.check()
+pool = llm.engine.pool
+assert pool.used == 0 and sorted([*pool._free, *pool._cached]) == list(range(pool.page_count))
 """
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
+from support.pages import check_pool
 from support.preemption import preempt_every_other_step
 from tiny_model.checkpoint import TINY, write_checkpoint
 
@@ -75,7 +76,7 @@ def test_preemption_every_other_step_gives_the_same_answers(
 def test_a_lack_of_pages_gives_the_same_answers(checkpoint: Path, single: list[list[int]]) -> None:
     llm = load(checkpoint, page_count=4)
     assert [c.token_ids for c in llm.generate(PROMPTS, GREEDY)] == single
-    llm.engine.pool.check()
+    check_pool(llm.engine.pool)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp8"])

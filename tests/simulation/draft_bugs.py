@@ -100,7 +100,7 @@ def drafts_of_another(right: Any) -> Any:
 
     def commit(speculation: Speculation, batch: Batch, drafted: bool) -> None:
         right(speculation, batch, drafted)
-        speculation._made = {request: (0, count) for request, (_, count) in speculation._made.items()}
+        speculation.made = {request: (0, count) for request, (_, count) in speculation.made.items()}
 
     return commit
 
@@ -110,9 +110,9 @@ def drafts_outlive_tokens(right: Any) -> Any:
     """Drafts outlive the tokens that they follow."""
 
     def commit(speculation: Speculation, batch: Batch, drafted: bool) -> None:
-        made = speculation._made
+        made = speculation.made
         right(speculation, batch, drafted)
-        speculation._made = made | speculation._made
+        speculation.made = made | speculation.made
 
     return commit
 

@@ -1,7 +1,7 @@
 """Stands in for the runner: caches of integers, with a check of every entry that a step reads."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -308,7 +308,7 @@ class SimulatedStep(Step):
         batch: Batch,
         logits: torch.Tensor,
         recorder: SelectionRecorder | None,
-        found: SimulatedGreedy | None,
+        found: Any,  # SimulatedGreedy, in place of GreedyTokens
         computed: list[Computed],
         share: Share | None,
     ) -> None:

@@ -254,7 +254,7 @@ class State:
             len(scheduler.running),
             [
                 (request.id, count, self.runner._made[row], self.runner.drafts[row, :count].tolist())
-                for request, (row, count) in scheduler.speculation._made.items()
+                for request, (row, count) in scheduler.speculation.made.items()
                 if request.id in self.given
             ],
             [pages[page] for page in pool._cached],

@@ -23,12 +23,12 @@ from deepseek_v32.inference.config import Limits
 from deepseek_v32.inference.engine.drafting.policy import DraftPolicy
 from deepseek_v32.inference.engine.engine import Engine
 from deepseek_v32.inference.engine.request import Request
-from deepseek_v32.inference.engine.running.scoring import AnswerScores
+from deepseek_v32.inference.engine.running.scoring import AnswerScores, score, score_answer
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.scheduling.pace import UNBOUNDED, StepTimes
 from deepseek_v32.inference.engine.scheduling.scheduler import PATIENCE
 from deepseek_v32.inference.server.service.open_work import STOPPED, TIMED_OUT
-from deepseek_v32.inference.server.service.score_jobs import AnswerScoreJob, ScoreJob
+from deepseek_v32.inference.server.service.score_jobs import ScoreJob
 from deepseek_v32.inference.server.service.service import Busy, Service
 from deepseek_v32.inference.server.service.streams import AsyncInbox, AsyncStream
 from deepseek_v32.model.selection_policy import SelectionPolicy
@@ -176,19 +176,18 @@ class World:
 
         known: its last tokens are an answer, before which pages are reused. start: of a SelectionPolicy.
         """
-        job: ScoreJob
         if known:
             policy = None if start is None else SelectionPolicy(start, "window")
             request = self.service.requests.from_tokens(prompt, min_new_tokens=0, policy=policy)
-            job = AnswerScoreJob(request, known, 0, float("inf"), lambda done, of: None)
+            job = ScoreJob(lambda engine, is_over: score_answer(engine, request, known, 0, is_over), float("inf"))
         else:
             request = self.service.requests.from_tokens(prompt)
-            job = ScoreJob(request, 0, float("inf"))
+            job = ScoreJob(lambda engine, is_over: score(engine, request, 0, is_over), float("inf"))
         try:
             self.service.check_capacity(1)
         except Busy:
             return
-        self.service._thread.queue_job(job)
+        self.service._thread.queue([], [job])
         self.scores.append((prompt, job, ORDINARY if start is None or not known else start))
 
     def cancel(self, client: int) -> None:

@@ -121,6 +121,31 @@ def test_a_second_question_reuses_the_pages_of_the_first(open_tab: Any, demo: An
     assert "cached" in tab.page.locator(".figures").last.inner_text()
 
 
+@pytest.mark.parametrize("is_demo", [True, False], ids=["demo", "another"])
+def test_the_demo_is_known_by_its_checkpoint_and_not_by_its_name(demo: Any, is_demo: bool) -> None:
+    from fastapi.testclient import TestClient
+
+    from deepseek_v32.inference.chat_app.mount import mount_chat
+    from deepseek_v32.inference.server.app import create_app
+    from deepseek_v32.inference.server.service.service import Service
+    from support.chat_server import scripted_llm
+
+    service = demo.service if is_demo else Service(scripted_llm())
+    name = "mine" if is_demo else "deepseek-v3.2-demo"
+    client = TestClient(create_app(service, model_name=name, mount_page=mount_chat), base_url="http://localhost")
+    [card] = client.get("/v1/models").json()["data"]
+    assert (card["id"], card["root"] == "deepseek-v3.2-demo") == (name, is_demo)
+    page = client.get("/config").text
+    assert name in page and ("demo model, 19 M parameters" in page) == is_demo
+    assert ("The door code is 0042." in page) == is_demo
+    [temperature] = [
+        each["props"]["value"]
+        for each in client.get("/config").json()["components"]
+        if each["props"].get("label") == "Temperature"
+    ]
+    assert temperature == (0 if is_demo else 1)
+
+
 def test_without_the_key_there_is_nothing_to_see(demo: Any) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(demo.url, timeout=10)

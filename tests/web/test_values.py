@@ -54,7 +54,7 @@ def test_markdown_stays() -> None:
 @pytest.mark.parametrize("is_demo", [True, False], ids=["demo", "released"])
 def test_the_page_shows_every_value(open_tab: Any, scripted: Any, is_demo: bool) -> None:
     """Read back from the page as text, on a phone."""
-    server = serve(ScriptedService(scripted_llm(), pace=0), DEMO_NAME) if is_demo else scripted
+    server = serve(ScriptedService(scripted_llm(DEMO_NAME), pace=0)) if is_demo else scripted
     answer = "\n\n".join(VALUES)
     server.service.replies = {"values?": answer, "code?": "0042. You said: The door code is 0042."}
     server.service.pace = 0

@@ -2,9 +2,11 @@
 const panelBody = element.querySelector(".panel-body");
 const panelNote = element.querySelector(".panel-note");
 const saveButton = document.getElementById("dsa-save-view");
-const INSPECTING = "deepseek-v32/inspecting"; // kept across a reload
+const INSPECTING = "deepseek-v32/inspecting"; // kept across a reload: `chosen`, or another text for none; empty while closed
+let chosen = sessionStorage.getItem(INSPECTING); // run of the answer to show, until the next one is complete
 let current = null; // {run, header, view}
 let latest = null; // the latest value of the log
+const GONE = "The recording of this answer is no longer there. Ask again to record a new one.";
 let leaving = false; // the page goes back in its history, because the panel was closed by its button
 const headers = new Map(); // by run
 const articles = () => document.querySelectorAll(".messages > .message");
@@ -16,8 +18,11 @@ function opened() {
 function toggle(open) {
   document.body.classList.toggle("dsa-inspecting", open);
   document.getElementById("dsa-inspect").setAttribute("aria-pressed", open);
-  sessionStorage.setItem(INSPECTING, open ? "1" : "");
-  if (!open) clearShades();
+  sessionStorage.setItem(INSPECTING, open ? chosen || "open" : "");
+  if (!open) {
+    chosen = "";
+    clearShades();
+  }
   // The browser's Back closes it.
   if (open && !(history.state || {}).inspecting) history.pushState({ inspecting: true }, "");
   if (!open && (history.state || {}).inspecting && !leaving) {
@@ -42,8 +47,7 @@ function say(text) {
 async function headerOf(run) {
   if (!headers.has(run)) {
     const header = await server.header(run);
-    if (!header || !header.recorded) return null;
-    headers.set(run, header);
+    headers.set(run, header && header.recorded ? header : null);
   }
   return headers.get(run);
 }
@@ -69,13 +73,11 @@ function showPassage(run, header, passage, scroll) {
 async function load(run) {
   if (current && current.run === run) return;
   const header = await headerOf(run);
+  if (run !== chosen) return;
   if (!header) {
-    current = null;
-    panelBody.replaceChildren();
-    saveButton.hidden = true;
-    return say("The recording of this answer is no longer there. Ask again to record a new one.");
+    drop();
+    return say(GONE);
   }
-  say("");
   const source = {
     header,
     selection: (index) => server.selection([run, index]),
@@ -115,19 +117,19 @@ async function replay(run, change, onProgress) {
 }
 
 function follow(value) {
+  const ended = latest && latest.running && !value.running && latest.conversation.id === value.conversation.id;
   latest = value;
   if (!opened() || !value) return mark();
-  const last = value.conversation.messages.filter((message) => message.role === "assistant").pop();
-  if (value.running) {
-    say(current && messageOf(current.run) >= 0 ? "Below is an earlier answer. The next one is being written …" : "The answer is being written …");
-    if (current && messageOf(current.run) < 0) drop();
-    return mark();
-  }
-  if (last && last.run) load(last.run).then(mark);
-  else {
-    drop();
-    say(last ? "This answer was not recorded. Answers are recorded up to a maximum length that the memory allows." : "Ask something, then see here what was read to answer it.");
-  }
+  const { messages } = value.conversation;
+  const newest = messages.filter((message) => message.role === "assistant").pop();
+  const run = !ended && messageOf(chosen) >= 0 ? chosen : (!value.running && newest && newest.run) || "";
+  if (messages.length) sessionStorage.setItem(INSPECTING, (chosen = run) || "open");
+  if (value.running) say(run ? "Below is an earlier answer. The next one is being written …" : "The answer is being written …");
+  else if (run) say("");
+  else say(newest ? "This answer was not recorded." : "Ask something, then see here what was read to answer it.");
+  if (run) return load(run).then(mark);
+  drop();
+  mark();
 }
 
 function drop() {
@@ -138,7 +140,7 @@ function drop() {
 
 async function saveView() {
   const page = current && (await server.report(current.run));
-  if (!page) return say("The recording of this answer is no longer there.");
+  if (!page) return say(GONE);
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([page], { type: "text/html" }));
   link.download = "answer.html";
@@ -191,17 +193,16 @@ document.addEventListener("mousemove", hover);
 document.addEventListener("click", (event) => event.target.closest(".answer .body") && hover(event));
 document.addEventListener("dsa:shown", (event) => follow(event.detail));
 document.addEventListener("dsa:theme", () => current && current.view.redraw());
-document.addEventListener("dsa:inspect", async (event) => {
-  const { run } = latest.conversation.messages[event.detail.index];
-  if (!opened()) toggle(true);
-  await load(run);
-  mark();
+document.addEventListener("dsa:inspect", (event) => {
+  chosen = latest.conversation.messages[event.detail.index].run;
+  if (opened()) follow(latest);
+  else toggle(true);
 });
 document.addEventListener("dsa:passage", async (event) => {
   const { run } = latest.conversation.messages[event.detail.index];
   const header = await headerOf(run);
   if (header && header.story) showPassage(run, header, header.story.passage, true);
-  else document.dispatchEvent(new CustomEvent("dsa:notice", { detail: "The recording of this answer is no longer there. Ask again to record a new one." }));
+  else document.dispatchEvent(new CustomEvent("dsa:notice", { detail: GONE }));
 });
 document.getElementById("dsa-inspect").addEventListener("click", () => toggle(!opened()));
 document.getElementById("dsa-inspect-close").addEventListener("click", () => toggle(false));

@@ -161,6 +161,7 @@ function drawRead(box, message, index, growing) {
     found.addEventListener("click", () => document.dispatchEvent(new CustomEvent("dsa:passage", { detail: { index } })));
     parts.push(" · ", found);
   }
+  if (n.recorded_tokens < n.completion_tokens) parts.push(` · recorded up to token ${thousands(n.recorded_tokens)}`);
   box.replaceChildren(...parts);
 }
 

@@ -6,7 +6,6 @@
 3. A request whose two latest steps had no right draft verifies one draft, until one is right.
 4. Drafts have an allowance of tokens. A step with drafts adds its tokens, and takes away what plain steps would have given in its
    time, by the table. Plain steps add a small share of their tokens. Once it is empty, drafting waits until it is half full.
-Rank 0 applies the rules, and each step says to the other ranks what it drafts.
 """
 
 from collections.abc import Sequence

@@ -26,8 +26,9 @@ class Speculation:
         self.policy = policy
         self.drafted_tokens = [0] * MAX_DRAFT_TOKENS  # as in EngineStats
         self.accepted_tokens = [0] * MAX_DRAFT_TOKENS
-        # The drafts that the latest step has made: (row of the runner's table, how many).
-        self._made: dict[Request, tuple[int, int]] = {}
+        self.made: dict[
+            Request, tuple[int, int]
+        ] = {}  # by the latest step: (row of the runner's table, how many drafts)
 
     def reserve(self, requests: Sequence[Request], budget: int) -> int:
         """Return how many of a step's tokens to keep for the drafts of these decodes: at most half. The others are for prompts."""
@@ -47,8 +48,7 @@ class Speculation:
                 counts[i] = self._give_pages(request, min(self._useful(request), budget), pool, take)
                 budget -= counts[i]
         made = self._choose(batch, {})
-        entries = None if made is None else batch.draft_entries
-        batch = replace(batch, draft_tokens=None if made is None else min(made, most), draft_entries=entries)
+        batch = replace(batch, draft_entries=None) if made is None else replace(batch, draft_tokens=min(made, most))
         if not any(counts):
             return batch
         return replace(
@@ -56,7 +56,7 @@ class Speculation:
             counts=tuple(count + drafts for count, drafts in zip(batch.counts, counts, strict=True)),
             logit_counts=tuple(count + drafts for count, drafts in zip(batch.logit_counts, counts, strict=True)),
             draft_counts=tuple(counts),
-            draft_rows=tuple(self._made.get(request, (0, 0))[0] for request in batch.requests),
+            draft_rows=tuple(self.made.get(request, (0, 0))[0] for request in batch.requests),
         )
 
     def plan_ahead(self, batch: Batch, before: Batch) -> Batch:
@@ -72,7 +72,7 @@ class Speculation:
         drafted: the draft layer has done its work. accepted: each sampling request's number of right drafts; empty if the step has
         verified none.
         """
-        self._made = {}
+        self.made = {}
         if self.policy is not None:
             self.policy.observe(batch)
         if not drafted and not batch.draft_counts:
@@ -90,11 +90,7 @@ class Speculation:
             if drafted and entry < gone_over and request.cache.drafted == start and request.policy is None:
                 request.cache.drafted = request.cache.computed if draft_count else start + count
                 if batch.draft_tokens and request in rows:
-                    self._made[request] = rows[request], batch.draft_tokens
-
-    def forget(self) -> None:
-        """No drafts are known any more."""
-        self._made = {}
+                    self.made[request] = rows[request], batch.draft_tokens
 
     def _count(self, batch: Batch, accepted: Sequence[int]) -> None:
         drafted = [count for count, logits in zip(batch.draft_counts, batch.logit_counts, strict=False) if logits]
@@ -106,7 +102,7 @@ class Speculation:
         """Return how many of the request's drafts its next step can use, not counting any past max_tokens."""
         if self.policy is None or not self._may_draft(request):
             return 0
-        made = min(self._made.get(request, (0, 0))[1], self.policy.most(request))
+        made = min(self.made.get(request, (0, 0))[1], self.policy.most(request))
         return max(min(made, request.max_tokens - request.output_count - 1), 0)
 
     def _may_draft(self, request: Request) -> bool:
@@ -145,10 +141,9 @@ class Speculation:
             if request.cache.drafted + unknown.get(request, 0) == start and self._may_draft(request)
         }
         count = self.policy.choose(len(batch.requests), list(ready)) if ready else None
-        if not count or any(logits and self._has_use(request) for request, logits in ready.items()):
-            return count
-        return 0
-
-    def _has_use(self, request: Request) -> bool:
-        """Decide whether a draft could be of use in the step after the one that is being planned."""
-        return request.output_count + request.cache.pending + 2 < request.max_tokens
+        # Whether a draft could be of use in the step after the one that is being planned.
+        useful = any(
+            logits and request.output_count + request.cache.pending + 2 < request.max_tokens
+            for request, logits in ready.items()
+        )
+        return count if useful or count is None else 0

@@ -4,11 +4,12 @@ import gc
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
-from typing import Generic, TypeVar
+from functools import cache, partial
+from typing import Any, Generic, TypeVar
 
 import torch
 
+from ....model.host_step import divided_by
 from ..fault import log_fault
 
 T = TypeVar("T")
@@ -54,37 +55,81 @@ class GraphMemory:
         """
         if self._pool is None:
             return step
-        graph = torch.cuda.CUDAGraph()
+        parts: list[Callable[[], object]] = []  # graphs, and the host's work between them
         with torch.cuda.device(self._device), torch.cuda.stream(_capture_stream(self._device)), _no_collection():
             torch.cuda.synchronize()
             if torch.cuda.mem_get_info()[0] < _ROOM:
                 torch.cuda.empty_cache()
             try:
-                # thread_local: other threads may call CUDA during the capture, as NCCL's watchdog thread does.
-                graph.capture_begin(self._pool, capture_error_mode="thread_local")
-                outputs = _record(graph, step)
+                outputs = _record(parts, self._pool, step)
             except BaseException:
                 # The allocator refuses all later captures into a pool to which it is still recording, or whose graphs are all gone.
                 self._pool = torch.cuda.graph_pool_handle()
                 raise
 
         def replay() -> T:
-            graph.replay()
+            for part in parts:
+                part()
             return outputs
 
         return replay
 
 
-def _record(graph: torch.cuda.CUDAGraph, step: Callable[[], T]) -> T:
-    """Run the step and end the capture that has begun."""
+def _record(parts: list[Callable[[], object]], pool: Any, step: Callable[[], T]) -> T:
+    """Capture the step: append what replays it, graphs and the host's work between them, to `parts`."""
+    graph: torch.cuda.CUDAGraph
+
+    def begin() -> None:
+        nonlocal graph
+        graph = torch.cuda.CUDAGraph()
+        # thread_local: other threads may call CUDA during the capture, as NCCL's watchdog thread does.
+        graph.capture_begin(pool, capture_error_mode="thread_local")
+
+    def end() -> None:
+        graph.capture_end()
+        parts.append(graph.replay)
+
+    def divide(work: Callable[..., object], *tensors: torch.Tensor) -> None:
+        end()
+        # The work does not own the tensors: a later part of the graph may have their memory, as within one graph.
+        parts.append(partial(work, *[_same_place(each) for each in tensors]))
+        begin()
+
+    begin()
     try:
-        outputs = step()
+        with divided_by(divide):
+            outputs = step()
     except BaseException:
         with suppress(RuntimeError):  # which says that the capture has failed; the step's own error says why
             graph.capture_end()
         raise
-    graph.capture_end()
+    end()
     return outputs
+
+
+def _same_place(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the same memory of a GPU as a tensor that does not keep it from being given to others."""
+    if not tensor.numel():
+        return tensor
+    raw = (
+        tensor.view(torch.uint8)
+        if tensor.itemsize == 1
+        else tensor.view({2: torch.int16, 4: torch.int32}[tensor.itemsize])
+    )
+    return torch.as_tensor(_Place(raw), device=tensor.device).view(tensor.dtype)
+
+
+class _Place:
+    """A tensor's memory under the CUDA array interface (version 3), without the tensor."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": tuple(tensor.shape),
+            "strides": tuple(each * tensor.itemsize for each in tensor.stride()),
+            "typestr": {1: "|u1", 2: "<i2", 4: "<i4"}[tensor.itemsize],
+            "data": (tensor.data_ptr(), False),
+            "version": 3,
+        }
 
 
 class CapturedStep(Generic[T]):

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from ....kernels.registry import choose_implementation, leading_dtype
+from ....model.expert_slots import LASTING_TOKENS
 from ....model.metadata import LayerCache
 from ....model.transformer import Transformer
 from ..sampling.graph_tokens import GreedyTokens
@@ -33,11 +34,14 @@ _FIRST_CONTEXT = 4096  # tokens; each further bucket of contexts is four times a
 
 
 def can_capture(model: object) -> bool:
-    """Tell whether the model's decode steps can be CUDA graphs: no operation of them may make the host wait for the GPU."""
+    """Tell whether the model's decode steps can be CUDA graphs: no operation of them may make the host wait for the GPU.
+
+    Offloaded experts do, between graphs.
+    """
     if not isinstance(model, Transformer):
         return False
     compute = model.compute
-    if compute.device.type != "cuda" or compute.precision != "fp8" or compute.offload:
+    if compute.device.type != "cuda" or compute.precision != "fp8":
         return False
     return all(
         choose_implementation(name, compute.device, leading_dtype(name, "fp8"), compute.backend, width).capturable
@@ -93,15 +97,20 @@ class DecodeGraphs:
         observers: Sequence[StepObserver] = (),
         max_rows: int | None = None,
         layers: int | None = None,
+        padded: bool = True,
     ) -> None:
-        """max_rows: of a step; None: one for each sequence. layers: whose selections can be recorded; None: all."""
+        """max_rows: of a step; None: one for each sequence. layers: whose selections can be recorded; None: all.
+
+        padded: False gives each number of rows up to LASTING_TOKENS its own bucket, because padding chooses experts, too.
+        """
         self.topk = topk
         self.forward = forward
         self.caches = caches
         self.scratch_page = scratch_page
         self.device = device
         self.observers = observers
-        self.batches = batch_buckets(max_rows or max_sequences)
+        most = max_rows or max_sequences
+        self.batches = batch_buckets(most) if padded else list(range(1, min(most, LASTING_TOKENS) + 1))
         self.contexts = context_buckets(topk, max_model_len)
         self.staged = StagedTokens(max_sequences, device)
         self._records = DecodeRecords(self.batches[-1], len(caches) if layers is None else layers, topk, device)

@@ -10,6 +10,7 @@ import torch
 from ....model.config import ModelConfig, Precision
 from ....model.metadata import LayerCache
 from ....model.stages import is_traced
+from ....model.transformer import is_offloaded
 from ...config import MAX_DRAFT_TOKENS, Limits, most_rows
 from ..drafting.draft_graph import DraftGraphs
 from ..drafting.drafter import Drafter, DraftingModel
@@ -82,7 +83,9 @@ class Runner:
 
     @property
     def supports_async_scheduling(self) -> bool:
-        return self.graphs is not None and not any([each.by_layer for each in self.observers])
+        if self.graphs is None or is_offloaded(self.model):  # whose experts the host waits for
+            return False
+        return not any([each.by_layer for each in self.observers])
 
     def is_quick(self, batch: Batch) -> bool:
         assert self.graphs is not None
@@ -153,6 +156,8 @@ class Runner:
     def _in_graph(self, batch: Batch) -> bool:
         if self.graphs is None or is_traced() or batch.decodes < len(batch.requests) or not all(batch.logit_counts):
             return False
+        if batch.tokens > self.graphs.batches[-1]:
+            return False
         if any(request.policy is not None for request in batch.requests):
             return False
         return all([each.allows_graph(batch) for each in self.observers])
@@ -213,10 +218,11 @@ def make_runner(
     observers = make_observers(limits.observers, Setup(model, caches, config, *sizes))
     threads = Threads(torch.get_num_threads()) if limits.spare_core and device.type == "cpu" and ranks == 1 else None
     more = (drafter, limits.max_sequences, scratch_page, threads)
-    if not (limits.decode_graphs and can_capture(model)):
+    offloaded = is_offloaded(model)
+    if not (limits.decode_graphs and can_capture(model)) or (offloaded and drafter is not None):
         return Runner(model, caches, device, None, observers, *more)
     bounds = (scratch_page, limits.max_sequences, limits.max_model_len, config.index_topk)
     forward = model.forward if drafter is None else drafter.model.forward_with_hidden
     rows = most_rows(limits.max_sequences, limits.max_batch_tokens, drafts)
-    graphs = DecodeGraphs(forward, caches, *bounds, device, observers, rows, config.num_hidden_layers)
+    graphs = DecodeGraphs(forward, caches, *bounds, device, observers, rows, config.num_hidden_layers, not offloaded)
     return Runner(model, caches, device, graphs, observers, *more)

@@ -269,7 +269,7 @@ def score_answer(
     """
     text = Text(request, len(request.tokens) - 1, len(request.tokens) - 1 - count, reuse=True)
     scores = AnswerScores(text.scores)
-    request.inspect = True
+    request.inspect = math.inf
     with closing(score_steps(engine, [text], top)) as steps:
         for step, _ in steps:
             if text.error is not None:

@@ -46,7 +46,7 @@ class SelectionRecorder:
             batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True
         ):
             end += count
-            if request.inspect and logit_count:
+            if request.is_inspected and logit_count:
                 self._rows[request] = end - logit_count, start + count - logit_count, logit_count
 
     def decodes(self, values: np.ndarray) -> None:

@@ -1,8 +1,7 @@
 """Constraints on requests' next tokens: logit_bias, min_tokens and structured outputs, applied to a step's logits."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -63,16 +62,6 @@ def _is_early(row: Row) -> bool:
     return row.request.grammar is None and not may_end(row.request, row.offset)
 
 
-class LikeliestTokens(Protocol):
-    """The part of a GreedySample that masks need."""
-
-    @property
-    def has_arrived(self) -> bool: ...
-
-    @property
-    def tokens(self) -> list[int]: ...
-
-
 def make_masks(requests: Sequence[Request], vocab: int, pinned: bool) -> torch.Tensor:
     """int32 [M, ⌈vocab / 32⌉] on the host: a bit for each token that may come, the lowest first.
 
@@ -86,25 +75,26 @@ def make_masks(requests: Sequence[Request], vocab: int, pinned: bool) -> torch.T
 def write_masks(requests: Sequence[Request], masks: Sequence[Mask]) -> None:
     """Like `make_masks`, into given masks, which hold EVERY. A request without a grammar may take every token.
 
-    One thread makes them. On the idle host of an H200, steps of 32 requests with a schema took 0.85 ms so, and 1.5, 1.8 and 1.9 ms
-    when the grammar engine's pool of 1, 2 and 4 threads made the masks while this thread turned tokens into text: for so little
-    work, waking threads takes longer than they save.
+    One thread makes them: on the idle host of an H200, steps of 32 requests with a schema took 0.85 ms so, and 1.5 to 1.9 ms with
+    the grammar engine's pool of 1 to 4 threads.
     """
     for request, mask in zip(requests, masks, strict=True):
         _write(request, mask)
 
 
-def write_needed_masks(requests: Sequence[Request], masks: Sequence[Mask], likeliest: LikeliestTokens) -> bool:
+def write_needed_masks(
+    requests: Sequence[Request], masks: Sequence[Mask], likeliest: Callable[[], list[int] | None]
+) -> bool:
     """Like `write_masks`, if a request may not take the likeliest token of its row: else False, and the masks hold anything.
 
-    While those tokens are still to arrive, masks are made. From then on a request whose likeliest token may come gets a mask of
-    every token: the likeliest one is the same under it, and to ask the grammar about one token takes a tenth of the time.
+    likeliest: gives those tokens once they have arrived, and until then None, while masks are made. From then on a request whose
+    likeliest token may come gets a mask of every token: to ask the grammar about one takes a tenth of the time.
     """
     tokens: list[int] | None = None
     made = []
     for row, (request, mask) in enumerate(zip(requests, masks, strict=True)):
-        if tokens is None and row % _ROWS == 0 and likeliest.has_arrived:
-            tokens = likeliest.tokens
+        if tokens is None and row % _ROWS == 0:
+            tokens = likeliest()
         grammar = request.grammar
         if grammar is None or (tokens is not None and grammar.takes(request.tokens, len(request.prompt), tokens[row])):
             continue

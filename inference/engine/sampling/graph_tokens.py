@@ -4,9 +4,7 @@ A step whose requests take the likeliest tokens (`Request.takes_likeliest`) laun
 host, no staging for the next step. Which of its drafts were right follows from the tokens that its rows were computed for.
 
 A step whose requests ask for masks of grammars, temperatures and noise, and no more (`Request.samples_in_graph`), launches one
-further graph, once the host has made the masks. It writes over the likeliest tokens that the first graph has found, so that the
-sampled ones take their way to the next step and to the host. If the requests only need to know that the likeliest tokens may come,
-it is left out.
+further graph, once the host has made the masks, unless the likeliest tokens may come. It writes over them.
 """
 
 from collections.abc import Callable, Sequence
@@ -111,13 +109,10 @@ class GreedySample:
     _values: np.ndarray  # int64 [3, rows], as `GreedyTokens` writes them
     _arrived: torch.cuda.Event | None  # when they are complete; None: they are already
 
-    @property
-    def has_arrived(self) -> bool:
-        return self._arrived is None or self._arrived.query()
-
-    @property
-    def tokens(self) -> list[int]:
-        """Row by row, once they have arrived."""
+    def arrived_tokens(self) -> list[int] | None:
+        """Row by row; None if they are still to arrive."""
+        if self._arrived is not None and not self._arrived.query():
+            return None
         values: list[int] = self._values[0, : sum(self.counts)].tolist()
         return values
 
@@ -165,11 +160,8 @@ class SamplingInputs:
         return DraftNoise(True, temperatures.view(torch.float64), seeds, places)
 
     def fill(self, requests: Sequence[Request], masked: bool, likeliest: GreedySample | None) -> bool:
-        """Copy a step's values to the device. Raises what a request's grammar raises.
-
-        likeliest: the step's likeliest tokens, if the requests are greedy. Returns False if the requests may take them: then
-        nothing is copied.
-        """
+        """Copy a step's values to the device; or return False, if the requests may take the `likeliest` tokens, given if all are
+        greedy. Raises what a request's grammar raises."""
         self._turn = 1 - self._turn
         copied, count = self._copied[self._turn], len(requests)
         if copied is not None:
@@ -179,7 +171,7 @@ class SamplingInputs:
             self._host_masks[self._turn][:count] = EVERY
             if likeliest is None:
                 write_masks(requests, rows)
-            elif not write_needed_masks(requests, rows, likeliest):
+            elif not write_needed_masks(requests, rows, likeliest.arrived_tokens):
                 return False
             self.masks[:count].copy_(self._host_masks[self._turn][:count], non_blocking=True)
         if likeliest is None:

@@ -2,27 +2,27 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ..request import Request
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Batch:
     """Entry i processes ``requests[i].tokens[starts[i] : starts[i] + counts[i]]``; in place of the last ones come its drafts.
 
-    The scheduler sets all fields when it makes the batch (Batch.of; `sampled_rows` in schedule_ahead; those about drafts in
-    Speculation), and they never change. scoring.prompt_steps makes its own batches, with logits after every token. On other ranks
-    BatchDecoder sets rank 0's values.
+    The scheduler sets all fields (Batch.of; `sampled_rows` in schedule_ahead; those about drafts in Speculation), and they never
+    change. scoring.prompt_steps makes its own, with logits after every token. On other ranks BatchDecoder sets rank 0's values.
     """
 
     requests: tuple[Request, ...]  # [B]; the decodes come first; the entries that the draft layer leaves out come last
     starts: tuple[int, ...]  # [B]; position of the first new token, which is also the number of tokens in the cache
     counts: tuple[int, ...]  # [B]; number of new tokens
     decodes: int  # how many leading entries have exactly one new token, and drafts after it
-    logit_counts: tuple[
-        int, ...
-    ]  # [B]; how many of the last new tokens get logits: 0 inside a prompt, else 1, more with drafts
+    # [B]; how many of the last new tokens get logits: 0 inside a prompt, else 1, more with drafts
+    logit_counts: tuple[int, ...]
     # [B], or empty if the host knows all tokens but drafts. Entry i's token is the one that the previous step samples from row
     # sampled_rows[i] of its logits; it is read from the device.
     sampled_rows: tuple[int, ...] = ()
@@ -52,26 +52,23 @@ class Batch:
 
     def leading(self, count: int) -> "Batch":
         """Return the first `count` entries, which include all decodes, as a batch of the same step."""
-        assert count >= self.decodes and not self.sampled_rows
-        return replace(
-            self,
-            requests=self.requests[:count],
-            starts=self.starts[:count],
-            counts=self.counts[:count],
-            logit_counts=self.logit_counts[:count],
-            draft_counts=self.draft_counts[:count],
-            draft_rows=self.draft_rows[:count],
-            draft_entries=None,
-        )
+        return replace(self.in_order(range(count)), draft_entries=None)
 
     def in_order(self, order: Sequence[int]) -> "Batch":
-        """The same entries in another order, with the decodes first. Before drafts are planned."""
+        """These entries in this order, with the decodes first, as a batch of the same step."""
+        assert not self.sampled_rows
+
+        def of(values: tuple[T, ...]) -> tuple[T, ...]:
+            return tuple(values[i] for i in order) if values else ()
+
         return replace(
             self,
-            requests=tuple(self.requests[i] for i in order),
-            starts=tuple(self.starts[i] for i in order),
-            counts=tuple(self.counts[i] for i in order),
-            logit_counts=tuple(self.logit_counts[i] for i in order),
+            requests=of(self.requests),
+            starts=of(self.starts),
+            counts=of(self.counts),
+            logit_counts=of(self.logit_counts),
+            draft_counts=of(self.draft_counts),
+            draft_rows=of(self.draft_rows),
         )
 
     @property
@@ -86,7 +83,7 @@ class Batch:
     @property
     def is_inspected(self) -> bool:
         """Tell whether a sampling request asks for its selections."""
-        return any([request.inspect for request in self.sampling])
+        return any([request.is_inspected for request in self.sampling])
 
     @property
     def most_drafts(self) -> int:

@@ -21,9 +21,9 @@ class StepTimes:
     most_drafts: int = MAX_DRAFT_TOKENS  # that it makes for each request
 
     def __post_init__(self) -> None:
-        for name, value in (("beside_answers", self.beside_answers), ("alone", self.alone)):
-            if not value > 0:
-                raise ArgumentError(name, value, "a number of seconds above 0")
+        for name in ("beside_answers", "alone"):
+            if not getattr(self, name) > 0:
+                raise ArgumentError(name, getattr(self, name), "a number of seconds above 0")
         for name in ("least_tokens", "first_tokens", "most_drafts"):
             if getattr(self, name) < 1:
                 raise ArgumentError(name, getattr(self, name), "at least 1")
@@ -41,8 +41,7 @@ class Pace:
     """Predicts the time of prompt tokens from earlier steps' times.
 
     A token at position p costs rate · (fixed + p). `fixed` is the token's own cost, in positions; p is the indexer's, which scores
-    every earlier token. Each sufficiently large step adjusts the rate, at most by a factor of two, so that one delayed step changes
-    little.
+    every earlier token. Each sufficiently large step adjusts the rate, at most by a factor of two.
     """
 
     def __init__(
@@ -61,8 +60,7 @@ class Pace:
         return self._allowed
 
     def begin_answer(self) -> float:
-        """A prompt ends in the step that is being scheduled, and its reader waits. Returns the seconds that all its prompt tokens
-        may take: those that are to be added as well as those that are in it."""
+        """A prompt ends in the step that is being scheduled, and its reader waits. Returns what `begin` would."""
         self._allowed = min(self._allowed, self._times.beside_answers)
         return self._allowed
 

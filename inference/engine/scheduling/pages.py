@@ -3,8 +3,6 @@
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
-from ....kernels.errors import ArgumentError
-
 ROOT = 0  # the prefix id of the empty prefix
 
 _Key = tuple[int, tuple[int, ...]]
@@ -17,18 +15,15 @@ class PagePool:
     free + used + cached = page_count, always. When no page is free, the least recently used cached page is evicted.
 
     A *prefix id* stands for the tokens of a prefix of full pages. An entry's key is (prefix id before the page, tokens of the
-    page). The tokens themselves are compared, so two prefixes are never confused, as they could be with only hashes. Prefix ids
-    are consecutive numbers and never reused: once a page is evicted, the pages registered after it cannot be found any more,
-    and are evicted in their turn.
+    page): tokens are compared, not only hashes. Prefix ids are never reused: once a page is evicted, the pages registered after it
+    cannot be found any more, and are evicted in their turn.
 
-    A page in which the draft layer has its entries, too, is registered with its tokens and the token after it, because its last
-    entry there is computed from that one. It is found by requests that have the same token after it.
+    A page in which the draft layer has its entries, too, is registered with its tokens and the token after it, from which its last
+    entry there is computed.
     """
 
     def __init__(self, page_count: int, page_size: int, reuse: bool = True, drafts: bool = False) -> None:
         """drafts: whether there is a draft layer."""
-        if page_count < 1:
-            raise ArgumentError("page_count", page_count, "at least 1")
         self.page_count = page_count
         self.page_size = page_size  # tokens
         self.reuse = reuse
@@ -150,23 +145,6 @@ class PagePool:
         self._references = references
         self._free = [page for page in reversed(range(self.page_count)) if not references[page]]
 
-    def check(self) -> None:
-        """Assert that every page is in exactly one state and that the tables agree. For tests: O(page_count)."""
-        states = [0] * self.page_count
-        for page in self._free:
-            states[page] += 1
-            assert self._references[page] == 0 and self._keys[page] is None, f"free page {page} is held or registered"
-        for page in self._cached:
-            states[page] += 1
-            assert self._references[page] == 0 and self._keys[page] is not None, f"cached page {page} is held or empty"
-        for page, references in enumerate(self._references):
-            assert states[page] == (0 if references else 1), (
-                f"page {page}: {references} references, {states[page]} lists"
-            )
-        assert self.free + self.used + self.cached == self.page_count
-        registered = {page: key for page, key in enumerate(self._keys) if key is not None}
-        assert registered == {page: key for key, (page, _) in self._entries.items()}, "entries and keys disagree"
-
     def _entry(self, prefix_id: int, tokens: tuple[int, ...], end: int) -> tuple[tuple[int, int] | None, bool]:
         """The entry of the page that ends before tokens[end], if there is one, and whether it has the draft layer's entries."""
         own = tokens[end - self.page_size : end]
@@ -177,7 +155,7 @@ class PagePool:
         return self._entries.get((prefix_id, own)), False
 
     def _evict(self) -> int:
-        """Take the least recently used cached page; it can no longer be found."""
+        """Take the least recently used cached page."""
         page, _ = self._cached.popitem(last=False)
         self._forget_key(page)
         return page

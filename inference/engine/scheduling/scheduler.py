@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
-from ....kernels.errors import ArgumentError
 from ...config import MAX_DRAFT_TOKENS
 from ..drafting.policy import DraftPolicy
 from ..drafting.speculation import Speculation
@@ -25,12 +24,10 @@ class Scheduler:
     a request has, so only decodes can run out of pages. Then the running request that arrived last is preempted: it gives all its
     pages back and waits again; its tokens, also the generated ones, count as its prompt (preemption by recomputation).
 
-    A request that passes older ones leaves the oldest waiting one the pages and the place that it needs. If it has outgrown that
-    when the older one's patience ends, it is preempted. No request is preempted for a younger one. So the oldest request advances
-    again and again, and every request becomes the oldest.
+    A request that passes older ones leaves the oldest waiting one the pages and the place that it needs, and is preempted if it
+    has outgrown that when the older one's patience ends. No request is preempted for a younger one.
 
-    Queues and requests change only after everything that can fail. So wherever an exception ends a method, `recover` finds in them
-    which pages each request holds.
+    Queues and requests change only after everything that can fail, so that `recover` finds in them which pages each request holds.
     """
 
     def __init__(
@@ -41,14 +38,12 @@ class Scheduler:
         drafting: DraftPolicy | None = None,
         pace: Pace | None = None,
     ) -> None:
-        for name, value in (("max_batch_tokens", max_batch_tokens), ("max_sequences", max_sequences)):
-            if value < 1:
-                raise ArgumentError(name, value, "at least 1")
         self.pool = pool
         self.pace = pace or Pace()
         self.max_batch_tokens = max_batch_tokens
-        # So that every running request can decode in each step.
-        self.max_sequences = min(max_sequences, max_batch_tokens)
+        self.max_sequences = min(
+            max_sequences, max_batch_tokens
+        )  # so that every running request can decode in each step
         self.speculation = Speculation(drafting)
         self.waiting: deque[Request] = deque()  # this and the next in the order of arrival
         self.running: list[Request] = []
@@ -101,9 +96,8 @@ class Scheduler:
     def schedule_ahead(self, batch: Batch, is_quick: Callable[[Batch], bool] = lambda batch: True) -> Batch | None:
         """The step after `batch`, which is in flight and whose tokens are not known yet: one decode of every running request.
 
-        None if the next step is of another kind, if pages lack, or if its launch would keep the tokens of `batch` waiting, as
-        `is_quick` says: `schedule` makes it later. A request that then turns out to have ended takes part in one step too many,
-        whose result is ignored.
+        None if the next step is of another kind, if pages lack, or unless it `is_quick`: `schedule` makes it later. A request that
+        then turns out to have ended takes part in one step too many, whose result is ignored.
         """
         if batch.draft_counts or batch.draft_tokens or (self.waiting and len(self.running) < self.max_sequences):
             return None
@@ -120,7 +114,7 @@ class Scheduler:
             request.cache.pending += min(logit_count, 1)
 
     def commit(self, batch: Batch, drafted: bool = False, accepted: Sequence[int] = ()) -> None:
-        """Call when the step's sampled tokens have been added to their requests: makes the pages that it has filled reusable.
+        """Call when the step's sampled tokens are in their requests: makes the pages that it has filled reusable.
 
         drafted, accepted: as in Speculation.commit.
         """
@@ -134,25 +128,19 @@ class Scheduler:
             if request.cache.pages:  # the request has not ended meanwhile
                 self._register(request, request.cache.computed if draft_count else start + count)
 
-    def remove(self, request: Request, discard: bool = False) -> bool:
-        """Take a finished or cancelled request out and free its pages. False if it is not here (any more).
-
-        discard: the contents of its pages may be wrong and are not reused.
-        """
-        queue = self.running if request in self.running else self.waiting if request in self.waiting else None
-        if queue is None:
-            return False
-        if discard:
-            self.pool.discard(request.cache.pages)
-        self._release(request)
-        queue.remove(request)
-        return True
+    def remove(self, request: Request, discard: bool = False) -> None:
+        """Take a finished or cancelled request out and free its pages. discard: their contents may be wrong and are not reused."""
+        for queue in (self.running, self.waiting):
+            if request in queue:
+                if discard:
+                    self.pool.discard(request.cache.pages)
+                self._release(request)
+                queue.remove(request)
 
     def recover(self, requests: Iterable[Request]) -> None:
-        """Make queues and pool consistent after a fault, whatever method it has cut short.
+        """Make queues and pool consistent after a fault, whatever method it has cut short, with no step in flight any more.
 
-        `requests` are all that have not ended, in the order of their arrival. No step may be in flight any more: a token that was
-        sampled but not added to its request is computed and sampled again. Running requests keep their pages; no page is reusable.
+        `requests` are all that have not ended, in the order of their arrival. Running ones keep their pages; no page is reusable.
         """
         running = {request for request in self.running if request.cache.pages}
         requests = list(requests)
@@ -165,7 +153,7 @@ class Scheduler:
             cache.drafted = min(cache.drafted, cache.computed)
         for request in self.waiting:
             request.cache = CachePlace(admission=request.cache.admission)
-        self.speculation.forget()
+        self.speculation.made.clear()
         self.pool.rebuild(request.cache.pages for request in self.running)
 
     def preempt_latest(self) -> Request:
@@ -277,8 +265,7 @@ def in_turn(started: Sequence[Request], waiting: Iterable[Request]) -> list[Requ
     """The prompts of running requests (`started`) and of waiting ones, the first to be computed first.
 
     The shortest remainder goes first, which lets a question pass a long prompt and gives equal prompts their order of arrival. A
-    waiting prompt passes a started one only if it is at most half as long. So each prompt that passes others halves the remainder,
-    and few long prompts are in progress at a time, however many wait. Prompts with the same beginning wait for its pages.
+    waiting prompt passes a started one only if it is at most half as long, so that few long prompts are in progress at a time.
 
     The started prompts and the oldest one age: one that got nothing in PATIENCE steps goes first, and among several the one
     that has waited longest. So each of n started prompts advances within PATIENCE + n steps.
@@ -309,8 +296,7 @@ def next_decodes(batch: Batch, running: Sequence[Request], pool: PagePool) -> Ba
 
     None, and nothing taken, if there are no such requests, if one of them has other work to do, or if pages lack.
     """
-    continuing: list[Request] = []
-    growing: list[Request] = []
+    continuing, growing = list[Request](), list[Request]()
     for each in running:
         if each.policy is not None:  # it runs without a graph, and needs tokens on the host
             return None
@@ -327,12 +313,6 @@ def next_decodes(batch: Batch, running: Sequence[Request], pool: PagePool) -> Ba
     for request in growing:
         request.cache.pages += pool.allocate(1)
     rows = {request: row for row, request in enumerate(batch.sampling)}
-    ones = (1,) * len(continuing)
-    return Batch(
-        requests=tuple(continuing),
-        starts=tuple([each.cache.computed for each in continuing]),
-        counts=ones,
-        decodes=len(ones),
-        logit_counts=ones,
-        sampled_rows=tuple([rows[each] for each in continuing]),
-    )
+    starts, ones = tuple([each.cache.computed for each in continuing]), (1,) * len(continuing)
+    sampled_rows = tuple([rows[each] for each in continuing])
+    return Batch(tuple(continuing), starts, ones, len(ones), ones, sampled_rows)

@@ -141,6 +141,9 @@ class ModelCard(BaseModel):
     object: Literal["model"]
     created: int
     owned_by: str
+    root: str = Field(
+        description="the checkpoint, under whatever name it is served: deepseek-v3.2-demo, or its directory's name"
+    )
     max_model_len: int
 
 

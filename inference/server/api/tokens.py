@@ -23,6 +23,7 @@ def tokens_router(context: ApiContext) -> APIRouter:
             "object": "model",
             "created": context.created,
             "owned_by": "deepseek-v32",
+            "root": context.service.llm.checkpoint,
             "max_model_len": context.max_model_len,
         }
 

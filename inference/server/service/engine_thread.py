@@ -42,21 +42,17 @@ class EngineThread:
         thread: type[threading.Thread] = threading.Thread,
     ) -> None:
         """pause: of the Delivery. clock, thread: others only in a simulation, which calls `turn` itself."""
-        self.observers = Observers()
-        # An exponential moving average of how long requests take.
-        self.typical_seconds = 1.0
-        # A snapshot after the latest step.
-        self.stats: EngineStats = engine.stats()
+        self.observers: list[Observer] = []  # any thread may add one
+        self.typical_seconds = 1.0  # an exponential moving average of how long requests take
+        self.stats: EngineStats = engine.stats()  # after the latest step
         self.clock = clock
         self._engine = engine
         self._last_step = clock()
         self._delivery = Delivery(pause)
-        self._stats_failed = False
-        self.work = OpenWork()  # filled by `queue` and `queue_job`
-        # Why the thread has died; None otherwise.
-        self.failure: str | None = None
+        self._failed: list[object] = []  # observers, and the engine, whose further failures are not logged
+        self.work = OpenWork()
+        self.failure: str | None = None  # why the thread has died
         self._giving_up = threading.Lock()
-
         self._thread = thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
@@ -69,13 +65,8 @@ class EngineThread:
         """Seconds since a step ended; 0 when idle."""
         return self.clock() - self._last_step if self.work.count else 0.0
 
-    def queue(self, entries: Sequence[Entry]) -> None:
-        self.work.add(entries)
-        if self.failure is not None:
-            self._give_up(self.failure)
-
-    def queue_job(self, job: ScoreJob) -> None:
-        self.work.add_job(job)
+    def queue(self, entries: Sequence[Entry], jobs: Sequence[ScoreJob] = ()) -> None:
+        self.work.add(entries, jobs)
         if self.failure is not None:
             self._give_up(self.failure)
 
@@ -91,44 +82,37 @@ class EngineThread:
         arrived = self.work.take()
         failed = self._step(arrived.entries, arrived.cancels)
         if arrived.job is not None:
-            arrived.job.run(self._engine)
+            failed |= arrived.job.run(self._engine)
             self.work.end_job(arrived.job)
-            failed |= arrived.job.has_failed
-        if failed:
-            self._check_device()
+        if failed and (fault := self._engine.runner.device_fault()) is not None:
+            raise DeviceLost(fault)
 
     def _run(self) -> None:
         try:
-            while self._wait_for_work():
+            while True:
+                if self.work.is_idle:
+                    self.work.wait(_RETRY_SECONDS if self._delivery.is_due else None)
+                    self._last_step = self.clock()
+                if self.work.is_stopping:
+                    break
                 self.turn()
             self._fail_all(STOPPED)
         except BaseException as error:
             log_fault(log, _DIED)
             self._give_up(str(error) if isinstance(error, DeviceLost) else f"{_DIED}: {first_line(error)}")
 
-    def _wait_for_work(self) -> bool:
-        """False once the thread must end."""
-        if not self.work.is_idle:
-            return not self.work.is_stopping
-        alive = self.work.wait(_RETRY_SECONDS if self._delivery.is_due else None)
-        self._last_step = self.clock()
-        return alive
-
-    def _check_device(self) -> None:
-        """After a failure. Raises DeviceLost."""
-        if (fault := self._engine.runner.device_fault()) is not None:
-            raise DeviceLost(fault)
-
     def _step(self, arrivals: list[Entry], cancels: list[int]) -> bool:
         """Run a step. Returns whether a request has failed."""
         failed = False
         try:
-            if arrivals:  # their prompts may make the step a long one
+            if arrivals and self._delivery.is_due:  # prompts may make the step a long one
                 self._delivery.flush_all(self.clock())
             refused = self._queue_in_engine(arrivals)
+            for entry in self.work.overdue(self.clock()):
+                entry.failure = TIMED_OUT
+                cancels.append(entry.request.id)
             for request_id in cancels:
                 self._engine.abort(request_id)
-            self._abort_overdue()
             deltas = self._engine.step()
             # Before the delivery, so that a caller who has read the end of an answer sees its pages free.
             self._update_stats()
@@ -157,15 +141,7 @@ class EngineThread:
         try:
             self.stats = self._engine.stats()
         except Exception:
-            if not self._stats_failed:
-                log_fault(log, "the engine's counts cannot be read; further failures are not logged")
-            self._stats_failed = True
-
-    def _abort_overdue(self) -> None:
-        now = self.clock()
-        for entry in self.work.overdue(now):
-            entry.failure = TIMED_OUT
-            self._engine.abort(entry.request.id)
+            self._log_once(self._engine, "the engine's counts cannot be read; further failures are not logged")
 
     def _deliver(self, deltas: list[Delta]) -> None:
         """Hand over a step's deltas, of which the first and the last of each request are urgent, and tell the observers."""
@@ -182,18 +158,26 @@ class EngineThread:
                 finished.append(delta.request_id)
                 delta = with_failure(delta, entry.failure)
                 self.typical_seconds += 0.1 * (now - entry.submitted - self.typical_seconds)
-            self.observers.tell(delta, now, entry.submitted, entry.last_token)
+            for observer in self.observers:
+                try:
+                    _tell(observer, delta, now, entry)
+                except Exception:
+                    self._log_once(observer, "an observer failed; its further failures are not logged")
             if delta.token_ids:
                 entry.last_token = now
-            self._delivery.add(entry.inbox, delta)
-        open_requests = self.work.end(finished)
-        self._delivery.flush(urgent, now, open_requests)
+            self._delivery.waiting.append((entry.inbox, delta))
+        self._delivery.flush(urgent, now, self.work.end(finished))
+
+    def _log_once(self, source: object, message: str) -> None:
+        if not any(failed is source for failed in self._failed):
+            self._failed.append(source)
+            log_fault(log, message)
 
     def _fail_all(self, reason: str) -> None:
         """End every open request and every waiting job with an error, whatever the state of the engine."""
-        entries, jobs = self.work.take_waiting()
+        entries, jobs = self.work.take_all()
         for job in jobs:
-            job.fail(RuntimeError(reason))
+            job.fail(reason)
         for entry in entries:
             entry.failure = entry.failure or reason
             self._engine.abort(entry.request.id)
@@ -211,10 +195,10 @@ class EngineThread:
         """End all that is open, without the engine and the observers: the thread has died. Later requests end at once."""
         self.failure = reason  # first: what is added after the work is cleared finds it
         with self._giving_up:  # `queue` may be here as well; what waits goes out with the ends, before them
-            entries, jobs = self.work.clear()
-            undelivered = self._delivery.take()
+            entries, jobs = self.work.take_all(forget=True)
+            undelivered, self._delivery.waiting = self._delivery.waiting, []
         for job in jobs:
-            job.fail(RuntimeError(reason))
+            job.fail(reason)
         deliver([*undelivered, *((entry.inbox, error_delta(entry.request, reason)) for entry in entries)])
 
 
@@ -227,39 +211,30 @@ class Delivery:
 
     def __init__(self, pause: float) -> None:
         """pause: seconds between two deliveries per open request, at most LONGEST_PAUSE altogether."""
+        self.waiting: list[tuple[Inbox, Delta]] = []
         self._pause = pause
-        self._waiting: list[tuple[Inbox, Delta]] = []
         self._latest = 0.0
         self._ended = 0.0  # when the step before has ended
 
     @property
     def is_due(self) -> bool:
         """Tell whether deltas wait for the next delivery."""
-        return bool(self._waiting)
-
-    def add(self, inbox: Inbox, delta: Delta) -> None:
-        self._waiting.append((inbox, delta))
+        return bool(self.waiting)
 
     def flush(self, urgent: Collection[Inbox], now: float, open_requests: int) -> None:
         """A step has ended. Deliver all that waits if the pause is over, or would be after another such step; else what is for the
         `urgent` inboxes. What an event loop does not take is delivered again later."""
         step, self._ended = now - self._ended, now
         if now + step - self._latest >= min(self._pause * open_requests, LONGEST_PAUSE):
-            self._waiting, self._latest = deliver(self._waiting), now
+            self.flush_all(now)
         elif urgent:
-            due = [parcel for parcel in self._waiting if parcel[0] in urgent]
-            later = [parcel for parcel in self._waiting if parcel[0] not in urgent]
-            self._waiting = deliver(due) + later
+            due = [parcel for parcel in self.waiting if parcel[0] in urgent]
+            later = [parcel for parcel in self.waiting if parcel[0] not in urgent]
+            self.waiting = deliver(due) + later
 
     def flush_all(self, now: float) -> None:
         """Deliver all that waits, before a step that may be long."""
-        if self._waiting:
-            self._waiting, self._latest = deliver(self._waiting), now
-
-    def take(self) -> list[tuple[Inbox, Delta]]:
-        """All that waits, which the caller delivers."""
-        waiting, self._waiting = self._waiting, []
-        return waiting
+        self.waiting, self._latest = deliver(self.waiting), now
 
 
 class Observer(Protocol):
@@ -275,27 +250,10 @@ class Observer(Protocol):
         """`delta` is the request's last one; `seconds` since it was submitted."""
 
 
-class Observers:
-    """The observers of a service. Any thread may add one; only the engine's thread tells them."""
-
-    def __init__(self) -> None:
-        self._observers: tuple[Observer, ...] = ()
-        self._failed: list[Observer] = []
-
-    def add(self, observer: Observer) -> None:
-        self._observers += (observer,)
-
-    def tell(self, delta: Delta, now: float, submitted: float, last_token: float | None) -> None:
-        """Tell them all about a delta. Times are in seconds of one clock; last_token: None before the first."""
-        for observer in self._observers:
-            try:
-                if delta.token_ids and last_token is None:
-                    observer.first_token(now - submitted)
-                elif delta.token_ids and last_token is not None:
-                    observer.next_token(now - last_token)
-                if delta.finish_reason is not None:
-                    observer.finished(delta, now - submitted)
-            except Exception:
-                if not any(failed is observer for failed in self._failed):
-                    self._failed.append(observer)
-                    log_fault(log, "an observer failed; its further failures are not logged")
+def _tell(observer: Observer, delta: Delta, now: float, entry: Entry) -> None:
+    if delta.token_ids and entry.last_token is None:
+        observer.first_token(now - entry.submitted)
+    elif delta.token_ids and entry.last_token is not None:
+        observer.next_token(now - entry.last_token)
+    if delta.finish_reason is not None:
+        observer.finished(delta, now - entry.submitted)

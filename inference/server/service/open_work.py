@@ -4,6 +4,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ...completion import Completion, Delta, ErrorCode, Timings, Usage
 from ...engine.request import Request
@@ -26,8 +27,8 @@ class Entry:
     submitted: float
     deadline: float
     last_token: float | None = None
-    # Why the service cancelled it; None otherwise.
-    failure: str | None = None
+    is_cancelled: bool = False  # by its caller: its place is free
+    failure: str | None = None  # why the service cancelled it
 
 
 def with_failure(delta: Delta, failure: str | None) -> Delta:
@@ -46,8 +47,7 @@ def error_delta(request: Request, error: str) -> Delta:
     return Delta(request.id, finish_reason="error", completion=completion)
 
 
-@dataclass(frozen=True)
-class Arrived:
+class Arrived(NamedTuple):
     """The engine's thread's new work of one turn."""
 
     entries: list[Entry]
@@ -60,43 +60,36 @@ class OpenWork:
 
     def __init__(self) -> None:
         self._wake = threading.Condition()  # guards the fields below
+        self._entries: dict[int, Entry] = {}  # by id: every open request
         self._arrivals: list[Entry] = []
         self._cancels: list[int] = []
-        self._jobs: deque[ScoreJob] = deque()
-        # Every open request by its id; of those, the ones that their callers have cancelled, whose places are free again.
-        self._entries: dict[int, Entry] = {}
-        self._cancelled: set[int] = set()
-        # Jobs that have not ended, and the ones among them that are not cancelled.
-        self._open_jobs = 0
-        self._awaited_jobs: set[ScoreJob] = set()
-        self._stopping = False
+        self._jobs: dict[ScoreJob, None] = {}  # that have not ended
+        self._waiting_jobs: deque[ScoreJob] = deque()
+        self.is_stopping = False
 
     @property
     def is_idle(self) -> bool:
         """Tell whether there is nothing to run."""
         with self._wake:
-            return not self._entries and not self._jobs
-
-    @property
-    def is_stopping(self) -> bool:
-        return self._stopping
+            return not self._entries and not self._waiting_jobs
 
     @property
     def jobs(self) -> int:
         """The number of jobs that have not ended."""
-        return self._open_jobs
+        return len(self._jobs)
 
     @property
     def count(self) -> int:
         """Requests and jobs that have not ended."""
         with self._wake:
-            return len(self._entries) + self._open_jobs
+            return len(self._entries) + len(self._jobs)
 
     @property
     def places(self) -> int:
         """Return how many of them hold a place: cancelled ones hold none."""
         with self._wake:
-            return len(self._entries) - len(self._cancelled) + len(self._awaited_jobs)
+            held = sum(not entry.is_cancelled for entry in self._entries.values())
+            return held + sum(not job.is_cancelled for job in self._jobs)
 
     def find(self, request_id: int) -> Entry | None:
         """An open request, or None."""
@@ -104,56 +97,50 @@ class OpenWork:
 
     # For the callers' threads.
 
-    def add(self, entries: Sequence[Entry]) -> None:
+    def add(self, entries: Sequence[Entry], jobs: Sequence[ScoreJob]) -> None:
         with self._wake:
             self._entries.update((entry.request.id, entry) for entry in entries)
             self._arrivals.extend(entries)
-            self._wake.notify()
-
-    def add_job(self, job: ScoreJob) -> None:
-        with self._wake:
-            self._jobs.append(job)
-            self._open_jobs += 1
-            self._awaited_jobs.add(job)
+            self._jobs.update(dict.fromkeys(jobs))
+            self._waiting_jobs.extend(jobs)
             self._wake.notify()
 
     def cancel(self, request_id: int) -> None:
         """Have a request ended in the next turn. Its place is free at once."""
         with self._wake:
-            if request_id in self._entries:
+            if (entry := self._entries.get(request_id)) is not None:
+                entry.is_cancelled = True
                 self._cancels.append(request_id)
-                self._cancelled.add(request_id)
                 self._wake.notify()
 
     def cancel_job(self, job: ScoreJob) -> None:
         """Like `cancel`; a job that runs ends before its next chunk."""
-        job.cancel()
         with self._wake:
-            self._awaited_jobs.discard(job)
-            if job in self._jobs:
-                self._jobs.remove(job)
-                self._open_jobs -= 1
+            job.is_cancelled = True
+            if job in self._waiting_jobs:
+                self._waiting_jobs.remove(job)
+                del self._jobs[job]
 
     def drain(self, seconds: float) -> None:
         """Wait up to `seconds` until nothing is open, then let `wait` report the end."""
         with self._wake:
-            self._wake.wait_for(lambda: not self._entries and not self._open_jobs, timeout=seconds)
-            self._stopping = True
+            self._wake.wait_for(lambda: not self._entries and not self._jobs, timeout=seconds)
+            self.is_stopping = True
             self._wake.notify_all()
 
     # For the engine's thread.
 
-    def wait(self, seconds: float | None) -> bool:
-        """Wait until something is open, or so long; None: for ever. False once the thread is to end."""
+    def wait(self, seconds: float | None) -> None:
+        """Wait until something is open or the thread must end, or this long; None: for ever."""
         with self._wake:
             self._wake.notify_all()  # `drain` may be waiting for this
-            self._wake.wait_for(lambda: self._entries or self._jobs or self._stopping, seconds)
-            return not self._stopping
+            self._wake.wait_for(lambda: self._entries or self._waiting_jobs or self.is_stopping, seconds)
 
     def take(self) -> Arrived:
         """Take the arrivals since the last call, and the oldest waiting job."""
         with self._wake:
-            arrived = Arrived(self._arrivals, self._cancels, self._jobs.popleft() if self._jobs else None)
+            job = self._waiting_jobs.popleft() if self._waiting_jobs else None
+            arrived = Arrived(self._arrivals, self._cancels, job)
             self._arrivals, self._cancels = [], []
             return arrived
 
@@ -167,30 +154,25 @@ class OpenWork:
         with self._wake:
             for request_id in request_ids:
                 del self._entries[request_id]
-                self._cancelled.discard(request_id)
             return len(self._entries)
 
     def end_job(self, job: ScoreJob) -> None:
         with self._wake:
-            self._open_jobs -= 1
-            self._awaited_jobs.discard(job)
+            self._jobs.pop(job, None)
 
-    def take_waiting(self) -> tuple[list[Entry], list[ScoreJob]]:
-        """Every open request, none of which arrives any more, and the jobs that wait, which are no longer open."""
+    def take_all(self, forget: bool = False) -> tuple[list[Entry], list[ScoreJob]]:
+        """Every open request, none of which arrives any more, and the jobs that wait, which are no longer open.
+
+        forget: nothing is open any more.
+        """
         with self._wake:
-            entries, jobs = list(self._entries.values()), list(self._jobs)
+            entries, jobs = list(self._entries.values()), list(self._waiting_jobs)
             self._arrivals.clear()
-            self._jobs.clear()
-            self._open_jobs -= len(jobs)
-            self._awaited_jobs.difference_update(jobs)
-        return entries, jobs
-
-    def clear(self) -> tuple[list[Entry], list[ScoreJob]]:
-        """Forget everything: the requests that were open, and the jobs that waited."""
-        with self._wake:
-            entries, jobs = list(self._entries.values()), list(self._jobs)
-            for held in (self._entries, self._cancelled, self._arrivals, self._jobs, self._awaited_jobs):
-                held.clear()
-            self._open_jobs = 0
-            self._wake.notify_all()
+            self._waiting_jobs.clear()
+            for job in jobs:
+                del self._jobs[job]
+            if forget:
+                self._entries.clear()
+                self._jobs.clear()
+                self._wake.notify_all()
         return entries, jobs

@@ -8,74 +8,43 @@ from typing import Any
 
 from ...engine.engine import Engine
 from ...engine.fault import first_line, log_fault
-from ...engine.request import Request
-from ...engine.running.scoring import AnswerScores, Progress, score, score_answer
 
 log = logging.getLogger(__name__)
 
 
 class ScoreJob:
-    """One prompt for the engine's thread to score; `future` gets one entry for each token after the first."""
-
-    def __init__(
-        self, request: Request, top: int, deadline: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        """deadline: in seconds of `clock`."""
-        self.future: Future[Any] = Future()
-        self._request = request
-        self._top = top
-        self._deadline, self._clock = deadline, clock
-
-    def work(self, engine: Engine) -> Any:
-        """Compute the result for `future`."""
-        return score(engine, self._request, self._top, self.is_over)
-
-    def is_over(self) -> bool:
-        return self._clock() > self._deadline
-
-    def run(self, engine: Engine) -> None:
-        if not self.future.set_running_or_notify_cancel():
-            return
-        try:
-            self.future.set_result(self.work(engine))
-        except TimeoutError as error:
-            self.future.set_exception(error)
-        except Exception as error:
-            log_fault(log, "scoring a prompt failed")
-            self.future.set_exception(error)
-        except BaseException as error:  # it ends the thread, but not an event loop that waits for this
-            self.future.set_exception(RuntimeError(first_line(error)))
-            raise
-
-    def cancel(self) -> None:
-        """End the job before its next chunk, because no one waits for it any more. Any thread may call it."""
-        self._deadline = float("-inf")
-
-    @property
-    def has_failed(self) -> bool:
-        """Tell whether the job has run and raised an exception."""
-        return self.future.done() and not self.future.cancelled() and self.future.exception() is not None
-
-    def fail(self, error: Exception) -> None:
-        if self.future.set_running_or_notify_cancel():
-            self.future.set_exception(error)
-
-
-class AnswerScoreJob(ScoreJob):
-    """`score_answer` for the engine's thread."""
+    """Work for the engine's thread; `future` gets its result."""
 
     def __init__(
         self,
-        request: Request,
-        count: int,
-        top: int,
+        work: Callable[[Engine, Callable[[], bool]], Any],
         deadline: float,
-        progress: Progress,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """count: of the answer's tokens, the prompt's last ones."""
-        super().__init__(request, top, deadline, clock)
-        self._count, self._progress = count, progress
+        """work: called with the engine and `is_over`, which it asks before each chunk. deadline: in seconds of `clock`."""
+        self.future: Future[Any] = Future()
+        self.is_cancelled = False  # no one waits for it any more
+        self._work, self._deadline, self._clock = work, deadline, clock
 
-    def work(self, engine: Engine) -> AnswerScores:
-        return score_answer(engine, self._request, self._count, self._top, self.is_over, self._progress)
+    def is_over(self) -> bool:
+        return self.is_cancelled or self._clock() > self._deadline
+
+    def run(self, engine: Engine) -> bool:
+        """Do the work. Returns whether it has raised an Exception."""
+        if not self.future.set_running_or_notify_cancel():
+            return False
+        try:
+            self.future.set_result(self._work(engine, self.is_over))
+        except Exception as error:
+            if not isinstance(error, TimeoutError):
+                log_fault(log, "scoring a prompt failed")
+            self.future.set_exception(error)
+            return True
+        except BaseException as error:  # it ends the thread, but not an event loop that waits for this
+            self.future.set_exception(RuntimeError(first_line(error)))
+            raise
+        return False
+
+    def fail(self, reason: str) -> None:
+        if self.future.set_running_or_notify_cancel():
+            self.future.set_exception(RuntimeError(reason))

@@ -24,16 +24,16 @@ from dataclasses import dataclass
 from ....kernels.errors import ArgumentError
 from ....model.selection_policy import SelectionPolicy
 from ...completion import TokenLogprob
-from ...engine.engine import EngineStats
+from ...engine.engine import Engine, EngineStats
 from ...engine.fault import check_process
 from ...engine.request import Request
-from ...engine.running.scoring import AnswerScores, Progress
+from ...engine.running.scoring import AnswerScores, Progress, score, score_answer
 from ...engine.scheduling.pace import DEVICE_TIMES, StepTimes
 from ...llm import LLM
 from ...params import SamplingParams
 from .engine_thread import EngineThread, Observer
 from .open_work import Entry
-from .score_jobs import AnswerScoreJob, ScoreJob
+from .score_jobs import ScoreJob
 from .streams import AsyncInbox, AsyncStream, Inbox, SyncInbox, SyncStream
 
 # Waking a reader costs about 0.05 ms of the interpreter's lock, so that readers take at most 6 % of its time. A few readers get
@@ -92,8 +92,11 @@ class Service:
         self.capacity = llm.limits.max_sequences + max_queue
         self.deadline = deadline
         llm.engine.keep_pace(step_times or DEVICE_TIMES[llm.device.type], clock)
+        self.accepting = True  # until `stop`
+        self._refused = 0
         self._thread = EngineThread(llm.engine, delivery, clock, thread)
-        self._admission = Admission(self._thread, self.capacity)
+        self._admitting = threading.Lock()  # counting the open requests and queueing new ones is one operation
+        self._process = os.getpid()
 
     async def submit(
         self,
@@ -122,12 +125,13 @@ class Service:
         self,
         token_ids: Sequence[int],
         params: SamplingParams | None = None,
-        inspect: bool = False,
+        inspect: bool | int = False,
         policy: SelectionPolicy | None = None,
     ) -> SyncStream:
         """Like `submit`, but an iterator of Deltas that blocks. Not for an event loop's thread.
 
-        The request is queued at once, so that Busy and ValueError are raised by the call itself.
+        inspect: for all tokens, or for that many. The request is queued at once, so that Busy and ValueError are raised by the
+        call itself.
         """
         request, inbox = self.requests.from_tokens(token_ids, params, inspect, policy=policy), SyncInbox()
         self._queue([self._entry(request, inbox)])
@@ -140,9 +144,7 @@ class Service:
         `request` comes from `requests`. The prompt is scored by itself, between two steps, while other requests wait. Raises
         Busy, TimeoutError at the deadline, and whatever the model raises.
         """
-        clock = self._thread.clock
-        job = ScoreJob(request, top, clock() + self.deadline, clock)
-        self._admission.admit(1, lambda: self._thread.queue_job(job))
+        job = self._job(lambda engine, is_over: score(engine, request, top, is_over))
         try:
             return await asyncio.wrap_future(job.future)
         except asyncio.CancelledError:
@@ -162,9 +164,7 @@ class Service:
         Raises Busy, TimeoutError at the deadline, and whatever the model raises.
         """
         request = self.requests.from_tokens([*prompt, *answer], min_new_tokens=0, policy=policy)
-        clock = self._thread.clock
-        job = AnswerScoreJob(request, len(answer), top, clock() + self.deadline, progress, clock)
-        self._admission.admit(1, lambda: self._thread.queue_job(job))
+        job = self._job(lambda engine, is_over: score_answer(engine, request, len(answer), top, is_over, progress))
         scores: AnswerScores = job.future.result()
         return scores
 
@@ -175,7 +175,7 @@ class Service:
 
     def check_capacity(self, count: int) -> None:
         """Raise Busy, or ValueError, if `count` requests would be refused now, before time is spent on encoding their prompts."""
-        self._admission.admit(count)
+        self._admit(count, lambda: None)
 
     def stats(self) -> ServiceStats:
         thread = self._thread
@@ -183,25 +183,21 @@ class Service:
             thread.stats,
             thread.work.count,
             thread.work.places,
-            self._admission.refused,
+            self._refused,
             self.capacity,
             thread.seconds_since_step,
             thread.alive,
             failed=thread.failure is not None,
         )
 
-    @property
-    def accepting(self) -> bool:
-        """False from `stop` on."""
-        return not self._admission.is_closed
-
     def observe(self, observer: Observer) -> None:
         """Notify this observer, too, from now on."""
-        self._thread.observers.add(observer)
+        self._thread.observers.append(observer)
 
     def stop(self, drain: float = 0.0) -> None:
         """Refuse new requests, give open ones `drain` seconds to finish, fail the others, end the thread. May be repeated."""
-        self._admission.close()
+        with self._admitting:
+            self.accepting = False
         self._thread.stop(drain)
 
     def __enter__(self) -> "Service":
@@ -214,8 +210,36 @@ class Service:
         now = self._thread.clock()
         return Entry(request, inbox, now, now + self.deadline)
 
-    def _queue(self, entries: list[Entry]) -> None:
-        self._admission.admit(len(entries), lambda: self._thread.queue(entries))
+    def _queue(self, entries: list[Entry], jobs: Sequence[ScoreJob] = ()) -> None:
+        self._admit(len(entries) + len(jobs), lambda: self._thread.queue(entries, jobs))
+
+    def _job(self, work: Callable[[Engine, Callable[[], bool]], object]) -> ScoreJob:
+        clock = self._thread.clock
+        job = ScoreJob(work, clock() + self.deadline, clock)
+        self._queue([], [job])
+        return job
+
+    def _admit(self, count: int, queue: Callable[[], None]) -> None:
+        """Call `queue`, which queues `count` requests. Instead raises Busy, ValueError for too many, or RuntimeError in a fork."""
+        check_process(self._process)
+        with self._admitting:
+            self._check(count)
+            queue()
+
+    def _check(self, count: int) -> None:
+        if count > self.capacity:
+            raise ValueError(
+                f"the number of requests is {count}; expected at most {self.capacity}, all that the server holds"
+            )
+        failure = self._thread.failure if self.accepting else "the server is stopping"
+        if failure is not None:
+            self._refused += count
+            raise Busy(failure, retry_after=30, is_final=True)
+        if self._thread.work.places + count > self.capacity:
+            self._refused += count
+            # A place becomes free after typical_seconds / capacity, but other clients wait for it as well.
+            retry_after = min(max(math.ceil(self._thread.typical_seconds), 1), 60)
+            raise Busy(f"the queue is full: {self.capacity} requests are running or waiting", retry_after)
 
 
 class Busy(Exception):
@@ -226,48 +250,3 @@ class Busy(Exception):
         super().__init__(message)
         self.retry_after = retry_after
         self.is_final = is_final
-
-
-class Admission:
-    """Takes requests for the engine's thread, or refuses them. Counting the open ones and queueing new ones is one operation."""
-
-    def __init__(self, thread: EngineThread, capacity: int) -> None:
-        """capacity: the most places."""
-        self.capacity = capacity
-        self.refused = 0  # since the start
-        self.is_closed = False
-        self._thread = thread
-        self._lock = threading.Lock()
-        self._process = os.getpid()
-
-    def admit(self, count: int, queue: Callable[[], None] = lambda: None) -> None:
-        """Call `queue`, which queues `count` requests.
-
-        Instead raises Busy, ValueError for more than there are places, or RuntimeError in a forked child.
-        """
-        check_process(self._process)
-        with self._lock:
-            self._check(count)
-            queue()
-
-    def close(self) -> None:
-        """Refuse all from now on."""
-        with self._lock:
-            self.is_closed = True
-
-    def _check(self, count: int) -> None:
-        if count > self.capacity:
-            raise ValueError(
-                f"the number of requests is {count}; expected at most {self.capacity}, all that the server holds"
-            )
-        if self.is_closed:
-            self.refused += count
-            raise Busy("the server is stopping", retry_after=30, is_final=True)
-        if self._thread.failure is not None:
-            self.refused += count
-            raise Busy(self._thread.failure, retry_after=30, is_final=True)
-        if self._thread.work.places + count > self.capacity:
-            self.refused += count
-            # A place becomes free after typical_seconds / capacity, but other clients wait for it as well.
-            retry_after = min(max(math.ceil(self._thread.typical_seconds), 1), 60)
-            raise Busy(f"the queue is full: {self.capacity} requests are running or waiting", retry_after)

@@ -47,9 +47,7 @@ class AsyncStream(Stream):
         """All Deltas since the last call: at least one, or none after the request's last Delta has been taken."""
         if self._ended:
             return []
-        if not self._ready:
-            self._ready.extend(await self._inbox.take())
-        deltas = list(self._ready)
+        deltas = list(self._ready) or await self._inbox.take()
         self._ready.clear()
         self._ended = deltas[-1].finish_reason is not None
         return deltas
@@ -80,8 +78,8 @@ class SyncStream(Stream):
         """Tokens of prompt and answer that are computed, or reused, at this moment."""
         return self._request.cache.computed
 
-    def poll(self, seconds: float) -> Delta | None:
-        """Return the next Delta; None if none comes within `seconds`. StopIteration after the last one."""
+    def poll(self, seconds: float | None) -> Delta | None:
+        """Return the next Delta; None if none comes within `seconds` (None: for ever). StopIteration after the last one."""
         if self._ended:
             raise StopIteration
         try:
@@ -95,10 +93,8 @@ class SyncStream(Stream):
         return self
 
     def __next__(self) -> Delta:
-        if self._ended:
-            raise StopIteration
-        delta = self._inbox.deltas.get()
-        self._ended = delta.finish_reason is not None
+        delta = self.poll(None)
+        assert delta is not None
         return delta
 
 
@@ -108,8 +104,7 @@ class AsyncInbox:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._deltas: list[Delta] = []
-        # Set while a reader waits for deltas.
-        self._reader: asyncio.Future[None] | None = None
+        self._reader: asyncio.Future[None] | None = None  # set while a reader waits for deltas
 
     def put(self, delta: Delta) -> None:
         self._deltas.append(delta)
@@ -153,8 +148,7 @@ def deliver(deltas: Iterable[tuple[Inbox, Delta]]) -> list[tuple[Inbox, Delta]]:
         try:
             loop.call_soon_threadsafe(_put_all, pairs)
         except Exception:
-            # No one reads the deltas of a closed loop any more.
-            if not loop.is_closed():
+            if not loop.is_closed():  # no one reads the deltas of a closed one any more
                 refused += pairs
     return refused
 

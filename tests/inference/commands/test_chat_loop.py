@@ -161,6 +161,7 @@ def test_the_latest_answer_is_inspected(chat, tmp_path):
     assert "there is no answer yet" in err and "ends in .json or .html" in err and page.stat().st_size > 10_000
     tokens = json.loads(file.read_text())["tokens"]
     assert "".join(token["token"] for token in tokens).startswith(ANSWER)
+    assert json.loads(file.read_text())["about"] == {"precision": "exact", "temperature": 0, "top_p": 1.0}
     talk = tmp_path / "talk.json"
     for forgotten in ((f"/save {talk}", f"/load {talk}"), ("Ho", "/undo")):
         _, _, err = chat("Hi", *forgotten, f"/inspect! {page}")

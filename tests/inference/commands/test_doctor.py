@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,13 +11,14 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from deepseek_v32.inference import LLM
-from deepseek_v32.inference.commands import cli
+from deepseek_v32.inference.commands import checkpoint_check, cli
 from deepseek_v32.inference.commands.checkpoint_check import GIB, cpu_row, gpu_row
 from deepseek_v32.kernels.implementations import OPERATIONS
 from deepseek_v32.model.checkpoint.config_json import parse_config
 from deepseek_v32.model.checkpoint.conversion import convert
 from deepseek_v32.model.checkpoint.manifest import write_manifest
 from deepseek_v32.model.errors import CheckpointError
+from deepseek_v32.model.parallel.shard import parameter_bytes
 from support.configs import RELEASED
 from tiny_model.checkpoint import TINY, write_checkpoint
 from tiny_model.tokenizer import write_tokenizer
@@ -190,3 +192,29 @@ def test_a_model_that_fits_nowhere_is_a_problem(checkpoint):
     (checkpoint / "config.json").write_text(json.dumps(config | {"vocab_size": 2**24}))
     code, out = doctor("--model", checkpoint, "--gpu-memory", 1)
     assert code == 1 and "none" in out
+
+
+@pytest.mark.parametrize(("memory", "code"), [("whole", 0), ("residents", 0), ("less", 1)])
+def test_a_model_that_runs_only_with_offloaded_experts_is_no_problem(tmp_path, monkeypatch, memory, code):
+    config = replace(TINY, n_routed_experts=32)
+    write_checkpoint(tmp_path / "model", config, "fp8")
+    whole, residents = (parameter_bytes(config, "exact", offload=offload) for offload in (False, True))
+    page = 4 * 64 * cpu_row(config, "exact", None).bytes_per_token  # a quarter of the free memory is for the caches
+    assert whole - residents > 2 * page
+    free = {"whole": whole + page, "residents": residents + 2 * page, "less": residents}[memory]
+    monkeypatch.setattr(checkpoint_check, "available_memory", lambda: free)
+    monkeypatch.setattr(checkpoint_check, "GPU_GIB", 1e-4)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    found, out = doctor("--model", tmp_path / "model")
+    command = f"deepseek-v32 generate --model {tmp_path / 'model'} --device cpu --offload experts"
+    assert found == code and (command in " ".join(out.split())) == (memory == "residents"), out
+    found, out = doctor("--model", tmp_path / "model", "--json")
+    assert (
+        found == code
+        and [row["fits"] for row in json.loads(out)["memory"]][1:]
+        == {
+            "whole": [True],
+            "residents": [False, True],
+            "less": [False, False],
+        }[memory]
+    )

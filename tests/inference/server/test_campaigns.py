@@ -10,6 +10,7 @@ from campaigns.live_server import UNCLEAN, LiveServer, Response, live_server
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.server.api.connections import ConnectionLimits
 from deepseek_v32.inference.server.service.service import Service
+from support.pages import check_pool
 from support.server import serving, stand_in_llm
 from support.tiny import tiny_checkpoint
 
@@ -26,7 +27,7 @@ def test_random_requests_get_declared_answers(caplog):
         result = fuzz.run(1, 300, server=seen_from_outside(server, KEY))
         assert result["failures"] == [] and result["requests"] == 300
         assert {"200", "400", "401", "403", "404", "405"} <= result["statuses"].keys()
-        server.llm.engine.pool.check()
+        check_pool(server.llm.engine.pool)
     assert not [record.getMessage() for record in caplog.records if record.exc_info]
 
 
@@ -38,7 +39,7 @@ def test_twenty_times_as_many_clients_as_there_is_room_for(tmp_path):
         result = asyncio.run(overload.overload(1, 500, 80, seen_from_outside(server)))
         assert result["failures"] == []
         assert result["outcomes"]["answered"] >= 1 and result["outcomes"]["refused"] >= 50, result
-        llm.engine.pool.check()
+        check_pool(llm.engine.pool)
 
 
 def test_half_heads_unread_and_cancelled_streams(monkeypatch):

@@ -26,7 +26,7 @@ def run(steps: list[float], open_requests: int, arrivals: tuple[int, ...] = ()) 
             delivery.flush_all(now)
             look()
         now += seconds
-        delivery.add(inbox, Delta(0, "", ()))
+        delivery.waiting.append((inbox, Delta(0, "", ())))
         delivery.flush((), now, open_requests)
         look()
     return left

@@ -13,6 +13,7 @@ from deepseek_v32.inference.server.api import responses
 from deepseek_v32.inference.server.api.messages_api.schema import Message, TokenCount
 from deepseek_v32.inference.server.api.response_api.schema import ResponseObject
 from deepseek_v32.inference.server.service.service import Service
+from support.pages import check_pool
 from support.server import MODEL, serving, stand_in_llm
 
 COMMAND = Path(sys.executable).with_name("schemathesis")
@@ -57,7 +58,7 @@ def test_requests_by_the_document(tmp_path, paths, examples, at_least, tokens):
         with httpx.Client(base_url=server.url) as http:
             assert http.get("/health").status_code == http.get("/ready").status_code == 200
             assert http.post("/v1/completions", json={"prompt": "a", "max_tokens": 2}).status_code == 200
-        server.llm.engine.pool.check()
+        check_pool(server.llm.engine.pool)
 
 
 def test_answers_are_what_the_document_says(http):

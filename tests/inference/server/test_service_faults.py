@@ -19,6 +19,7 @@ from deepseek_v32.inference.server.service.server_log import ServerLog
 from deepseek_v32.inference.server.service.service import Busy, Service
 from deepseek_v32.inference.server.service.streams import SyncInbox
 from support.fake_model import NAN, RAISE, fake_llm, reference_tokens
+from support.pages import check_pool
 from support.server import MODEL, serving, stand_in_llm
 
 PROMPT = list(b"what is question 0?")  # its greedy answer is long
@@ -60,7 +61,7 @@ def works(service):
     """The service answers as ever, and no page is lost."""
     assert tokens_of(service.stream(PROMPT, GREEDY)) == reference_tokens(PROMPT, 12)
     assert service.stats().alive and service.stats().open == 0
-    service.llm.engine.pool.check()
+    check_pool(service.llm.engine.pool)
     return service.stats().engine.pages_used == 0
 
 
@@ -278,8 +279,8 @@ def test_a_request_that_arrives_while_the_thread_dies_ends(monkeypatch):
     entry = service._entry(service.requests.from_tokens(PROMPT, GREEDY), inbox := SyncInbox())
     service._thread.queue([entry])
     assert inbox.deltas.get().finish_reason == "error"
-    job = ScoreJob(service.requests.from_tokens(PROMPT), 0, float("inf"))
-    service._thread.queue_job(job)
+    job = ScoreJob(lambda engine, is_over: None, float("inf"))
+    service._thread.queue([], [job])
     assert job.future.exception(timeout=10) is not None
     assert service.stats().open == 0
 
