@@ -101,7 +101,7 @@ WEIGHTS = {
 }
 
 NAMES, CUMULATIVE = list(WEIGHTS), list(itertools.accumulate(WEIGHTS.values()))
-FAULTS = ("forward", "sample", "row", "stage", "draft", "text", "observer", "delivery")
+FAULTS = ("forward", "sample", "row", "stage", "draft", "text", "observer", "delivery", "experts", "stall")
 
 
 def make_schedule(seed: int) -> Schedule:
