@@ -7,7 +7,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..text.answer import AnswerDelta, AnswerParser, AssistantMessage
@@ -193,8 +193,11 @@ def statistics(completion: "Completion") -> str:
 
 
 @contextmanager
-def progress_bar(description: str = "Loading weights") -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on standard error while the block runs; yields the function to call with (bytes done, total bytes)."""
+def optional_bar(description: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Show a bar if standard error is a terminal; yields the function to call with (bytes done, total bytes)."""
+    if not sys.stderr.isatty():
+        yield None
+        return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
@@ -202,11 +205,6 @@ def progress_bar(description: str = "Loading weights") -> Iterator[Callable[[int
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
         task = bar.add_task(description, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def optional_bar(description: str) -> AbstractContextManager[Callable[[int, int], None] | None]:
-    """Show a progress bar if standard error is a terminal."""
-    return progress_bar(description) if sys.stderr.isatty() else nullcontext()
 
 
 AnswerProgress = Callable[[int, int, int], None]  # (answers, prompt tokens that were read, tokens that were written)
