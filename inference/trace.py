@@ -7,7 +7,6 @@ T tokens, S = T context positions, H heads, H_i index heads, D dims of the axis 
 """
 
 import json
-import math
 import os
 import re
 from dataclasses import dataclass, field
@@ -262,8 +261,3 @@ def check_target(directory: Path) -> None:
         raise ValueError(f"--out is {short_repr(str(directory))}; expected a directory in an existing folder")
     if directory.is_dir() and any(directory.iterdir()) and not (directory / MANIFEST).exists():
         raise ValueError(f"--out is {short_repr(str(directory))}; expected an empty directory or an older trace")
-
-
-def jsonable(value: Any) -> Any:
-    """A configuration value for a manifest."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -172,24 +172,16 @@ class CacheCheck(StepObserver):
         """Return recent steps' mismatches that no earlier call has returned. Complete for steps whose tokens have been read."""
         if self.planner.step > self.planner.last_check + 1:  # a step may be in flight that does not check anything
             return []
-        return [
-            mismatch
-            for half, step in enumerate(self._found_steps.tolist())
-            if step in self._recent
-            for mismatch in self._of_step(step, self._view[half])
-        ]
-
-    def _of_step(self, step: int, half: np.ndarray) -> list[Mismatch]:
         self._told = {(number, row) for number, row in self._told if number in self._recent}
         found = []
-        for row, (request, words) in enumerate(
-            zip(self._recent[step], half[1:].reshape(-1, FOUND_WORDS), strict=False)
-        ):
-            number, where, expected, present = words.tolist()
-            if number == step and (step, row) not in self._told:
-                self._told.add((step, row))
-                kind, layer, position = where >> 48, where >> 32 & 0xFFFF, where & 0xFFFFFFFF
-                found.append(Mismatch(step, request, kind, layer, position, expected, present))
+        for half, step in zip(self._view, self._found_steps.tolist(), strict=True):
+            rows = zip(self._recent.get(step, ()), half[1:].reshape(-1, FOUND_WORDS), strict=False)
+            for row, (request, words) in enumerate(rows):
+                number, where, expected, present = words.tolist()
+                if number == step and (step, row) not in self._told:
+                    self._told.add((step, row))
+                    kind, layer, position = where >> 48, where >> 32 & 0xFFFF, where & 0xFFFFFFFF
+                    found.append(Mismatch(step, request, kind, layer, position, expected, present))
         return found
 
     def _upload(self, step: int, *arrays: np.ndarray) -> list[torch.Tensor]:

@@ -21,6 +21,7 @@ from .diagnosis import (
     quantised,
     rms_normed,
     rotate,
+    scaled,
     top_sets,
 )
 
@@ -50,10 +51,6 @@ def normed_with(eps_of: Callable[[Case], float | None]) -> Callable[[Case], Pred
         return (rms_normed(x, other) * weight)[case.rows]
 
     return predict
-
-
-def eps_1e_5(case: Case) -> float | None:
-    return None if case.number("rms_norm_eps", 0.0) == 1e-5 else 1e-5  # else it has another name
 
 
 def exact_latent(case: Case) -> torch.Tensor:
@@ -97,46 +94,23 @@ def turned(layout: Layout, yarn: bool = True, shift: int = 0) -> Callable[[Case]
     return predict
 
 
-def scaled_rope(case: Case) -> Prediction:
-    """cos and sin times a constant, as YaRN's attention factor would be: it is in the softmax scale already."""
-    factor = factor_of(case.target.float(), case.base.float())
-    return None if abs(factor - 1) < 1e-2 else case.base.float() * factor
-
-
-def attended(
-    scale_of: Callable[[Case, float], float | None], dense: bool = False, rope: bool = True
-) -> Callable[[Case], Prediction]:
-    """Attention with scale_of(case, d^-0.5), over b's selection or everything, with or without the rotated part."""
+def attended(power: int = 2, dense: bool = False, rope: bool = True) -> Callable[[Case], Prediction]:
+    """Attention with the scale d^-0.5 * mscale^power, over b's selection or everything, with or without the rotated part."""
 
     def predict(case: Case) -> Prediction:
+        factor = mscale(case.config)
+        if power != 2 and factor == 1.0:
+            return None
         query, rotated = case.own("query"), case.own("query_rope")
         keys, value, key_rope = map(case.own_whole, ("key_nope", "value", "key_rope"))
         nope, width = keys.shape[-1], rotated.shape[-1]
-        scale = scale_of(case, (nope + width) ** -0.5)
-        if scale is None:
-            return None
         count = len(keys)
         allowed = torch.arange(count) <= case.rows[:, None] if dense else membership(case.own("selection"), count)
-        factor = 1.0 if rope else 0.0
-        q = torch.cat((query[..., :nope], rotated * factor), -1)
+        q = torch.cat((query[..., :nope], rotated * rope), -1)
         k = torch.cat((keys, key_rope[:, None].expand(-1, keys.shape[1], -1)), -1).nan_to_num(0.0)
-        return attend(q, k, value, allowed, scale)
+        return attend(q, k, value, allowed, (nope + width) ** -0.5 * factor**power)
 
     return predict
-
-
-def right_scale(case: Case, plain: float) -> float:
-    return plain * mscale(case.config) ** 2
-
-
-def powered(power: int) -> Callable[[Case, float], float | None]:
-    """d^-0.5 * mscale^power, unless there is no mscale."""
-
-    def scale(case: Case, plain: float) -> float | None:
-        factor = mscale(case.config)
-        return None if factor == 1.0 else float(plain * factor**power)
-
-    return scale
 
 
 NORMS = ("attention_norm", "compressed_query", "latent", "mlp_norm")
@@ -147,7 +121,8 @@ ATTENTION = (
                "of 1e-6", normed_with(lambda case: case.number("rms_norm_eps"))),
     Hypothesis("norm-eps-default", ("attention_norm", "mlp_norm"), "an RMSNorm with 1e-6 in place of rms_norm_eps",
                normed_with(lambda case: LATENT_EPS)),
-    Hypothesis("norm-eps-1e-5", NORMS, "an RMSNorm with the epsilon 1e-5", normed_with(eps_1e_5)),
+    Hypothesis("norm-eps-1e-5", NORMS, "an RMSNorm with the epsilon 1e-5",
+               normed_with(lambda case: None if case.number("rms_norm_eps", 0.0) == 1e-5 else 1e-5)),
     Hypothesis("norm-missing", NORMS, "the value before its RMSNorm", lambda case: normed_input(case)[0][case.rows]),
     Hypothesis("latent-scale-rounded-down", ("latent",), "cache entries whose UE8M0 scale is rounded down: the largest values "
                "are cut off", rounded_down),
@@ -162,14 +137,14 @@ ATTENTION = (
     Hypothesis("mla-rope-missing", ROPE, "no RoPE at all", lambda case: rope_input(case)[case.rows]),
     Hypothesis("rope-position-off-by-one", ROPE, "RoPE at the next position", turned("interleaved", shift=1)),
     Hypothesis("mscale-on-rope", ROPE, "cos and sin times a constant, such as YaRN's attention factor, which the softmax scale "
-               "has already", scaled_rope),
-    Hypothesis("mscale-missing", HEADS, "a softmax scale without YaRN's mscale^2", attended(powered(0))),
-    Hypothesis("mscale-once", HEADS, "a softmax scale with mscale in place of mscale^2", attended(powered(1))),
-    Hypothesis("mscale-twice", HEADS, "a softmax scale with mscale^2 applied twice", attended(powered(4))),
+               "has already", scaled(1e-2)),
+    Hypothesis("mscale-missing", HEADS, "a softmax scale without YaRN's mscale^2", attended(0)),
+    Hypothesis("mscale-once", HEADS, "a softmax scale with mscale in place of mscale^2", attended(1)),
+    Hypothesis("mscale-twice", HEADS, "a softmax scale with mscale^2 applied twice", attended(4)),
     Hypothesis("selection-ignored", HEADS, "attention over the whole context: the selection is computed and not used",
-               attended(right_scale, dense=True)),
+               attended(dense=True)),
     Hypothesis("attention-without-rope", HEADS, "attention without the rotated part of queries and keys",
-               attended(right_scale, rope=False)),
+               attended(rope=False)),
 )  # fmt: skip
 
 
@@ -195,10 +170,6 @@ def choosing(
 ) -> Callable[[Case], Prediction]:
     """change(sigmoid scores, bias) -> what the choice is made by."""
     return lambda case: chosen(case, change(*routing(case)), group_size)
-
-
-def softmax_choice(case: Case) -> Prediction:
-    return chosen(case, case.own("router_logits").softmax(-1) + routing(case)[1], 2)
 
 
 def weighing(change: Callable[[Case, torch.Tensor, torch.Tensor], Prediction]) -> Callable[[Case], Prediction]:
@@ -230,24 +201,11 @@ def with_shared(factor_for: Callable[[Case, float], float | None]) -> Callable[[
     return predict
 
 
-def inverse_scaling(case: Case, fit: float) -> float | None:
-    scale = case.number("routed_scaling_factor")
-    return None if scale in (1.0, 0.0) else 1 / scale
-
-
 def another_constant(case: Case, fit: float) -> float | None:
     """The fit itself, unless it is about one of the factors that have a name."""
     scale = case.number("routed_scaling_factor", 1.0)
     named = (0.0, 1.0, scale, 1 / scale if scale else 0.0)
     return None if any(abs(fit - each) <= 0.1 for each in named) else fit
-
-
-def routed_scaled(case: Case) -> Prediction:
-    """The routed experts' part times a constant, the shared expert's as it is."""
-    shared = case.right("shared_expert")[case.rows]
-    routed = case.base.float() - shared
-    factor = factor_of(case.target.float() - shared, routed)
-    return None if abs(factor - 1) < 1e-2 else shared + factor * routed
 
 
 def before_the_norm(case: Case) -> Prediction:
@@ -269,7 +227,6 @@ def swapped(case: Case) -> Prediction:
 
 
 def unknown_map(case: Case) -> Prediction:
-    """Inputs that agree and a product that does not, in a trace too short to tell which."""
     embedding = case.right("mtp_embedding_norm")
     return case.target.float() if len(embedding) < 2 * embedding.shape[1] else None
 
@@ -282,7 +239,8 @@ EXPERTS = (
                choosing(lambda scores, bias: scores + bias, None)),
     Hypothesis("router-groups-by-maximum", CHOICE, "groups kept by their best expert in place of their two best",
                choosing(lambda scores, bias: scores + bias, 1)),
-    Hypothesis("router-softmax", CHOICE, "router scores by softmax in place of sigmoid", softmax_choice),
+    Hypothesis("router-softmax", CHOICE, "router scores by softmax in place of sigmoid",
+               lambda case: chosen(case, case.own("router_logits").softmax(-1) + routing(case)[1], 2)),
     Hypothesis("router-bias-in-weights", WEIGHTS, "expert weights that include e_score_correction_bias",
                weighing(lambda case, scores, bias: normalised(case, scores + bias))),
     Hypothesis("routed-scaling-missing", WEIGHTS, "expert weights without routed_scaling_factor",
@@ -294,11 +252,13 @@ EXPERTS = (
     Hypothesis("shared-expert-missing", OUTPUT, "the routed experts without the shared one",
                with_shared(lambda case, fit: 0.0)),
     Hypothesis("shared-expert-scaled", OUTPUT, "the shared expert divided by routed_scaling_factor",
-               with_shared(inverse_scaling)),
+               with_shared(lambda case, fit: 1 / scale
+                           if (scale := case.number("routed_scaling_factor")) not in (0.0, 1.0) else None)),
     Hypothesis("shared-expert-multiplied", OUTPUT, "the shared expert times routed_scaling_factor",
                with_shared(lambda case, fit: case.number("routed_scaling_factor"))),
     Hypothesis("shared-expert-constant", OUTPUT, "the shared expert times a constant", with_shared(another_constant)),
-    Hypothesis("routed-experts-scaled", OUTPUT, "the routed experts times a constant", routed_scaled),
+    Hypothesis("routed-experts-scaled", OUTPUT, "the routed experts times a constant",
+               scaled(1e-2, lambda case: case.right("shared_expert")[case.rows])),
     Hypothesis("mtp-before-the-norm", ("mtp_hidden_norm",), "the hidden state before the final norm", before_the_norm),
     Hypothesis("mtp-concatenation-swapped", ("mtp_input",), "eh_proj of [hidden | embedding] in place of [embedding | hidden]",
                swapped),

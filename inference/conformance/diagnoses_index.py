@@ -11,7 +11,6 @@ from .diagnosis import (
     NotApplicable,
     Prediction,
     causal,
-    factor_of,
     fitted,
     frequencies,
     hadamard,
@@ -20,6 +19,7 @@ from .diagnosis import (
     membership,
     rms_normed,
     rotate,
+    scaled,
     top_sets,
 )
 
@@ -96,19 +96,16 @@ def far_off(case: Case) -> Prediction:
 
 
 def scored(
-    formula: Callable[[Case, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor],
+    formula: Callable[[Case, torch.Tensor, torch.Tensor], torch.Tensor],
 ) -> Callable[[Case], Prediction]:
-    """formula(case, queries [R, H_i, D], keys [S, D], weights [R, H_i]) -> scores [R, S], of b's own queries, keys and weights."""
+    """formula(case, products of queries and keys [R, H_i, S], weights [R, H_i]) -> scores [R, S], all of them b's own."""
 
     def predict(case: Case) -> Prediction:
         keys = case.own_whole("index_key").nan_to_num(0.0)
-        return causal(formula(case, case.own("index_query"), keys, case.own("index_weights")), case.rows)
+        products = torch.einsum("thd,sd->ths", case.own("index_query"), keys)
+        return causal(formula(case, products, case.own("index_weights")), case.rows)
 
     return predict
-
-
-def products(query: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
-    return torch.einsum("thd,sd->ths", query, keys)
 
 
 def of_the_chunk(case: Case) -> Prediction:
@@ -118,12 +115,6 @@ def of_the_chunk(case: Case) -> Prediction:
     columns = torch.arange(own.shape[1]) + (case.rows + 1 - counts).clamp_min(0)[:, None]
     moved = own.gather(1, columns.clamp_max(own.shape[1] - 1))
     return moved.masked_fill(torch.arange(own.shape[1]) >= counts[:, None], -torch.inf)
-
-
-def other_constant(case: Case) -> Prediction:
-    """Weights times a constant: the factors H_i^-0.5 and D^-0.5 left out, or more."""
-    factor = factor_of(case.target.float(), case.base.float())
-    return None if abs(factor - 1) < 1e-3 else case.base.float() * factor
 
 
 def stale(computed: bool, selecting: bool) -> Callable[[Case], Prediction]:
@@ -174,29 +165,23 @@ INDEX = (
     Hypothesis("index-key-weight-scales-dropped", ("index_key_proj",), "an output of indexer.wk many times too large or small, as "
                "without its weight_scale_inv", far_off, weak=True),
     Hypothesis("index-weights-constant", ("index_weights",), "head weights times a constant: H_i^-0.5 or index_dim^-0.5 is "
-               "missing or applied twice (which changes no selection)", other_constant),
+               "missing or applied twice (which changes no selection)", scaled(1e-3)),
     Hypothesis("relu-missing", ("index_scores",), "index scores without ReLU",
-               scored(lambda case, q, k, w: torch.einsum("ths,th->ts", products(q, k), w))),
+               scored(lambda case, qk, w: torch.einsum("ths,th->ts", qk, w))),
     Hypothesis("relu-after-the-sum", ("index_scores",), "ReLU of the weighted sum in place of each head's product",
-               scored(lambda case, q, k, w: torch.einsum("ths,th->ts", products(q, k), w).relu())),
+               scored(lambda case, qk, w: torch.einsum("ths,th->ts", qk, w).relu())),
     Hypothesis("softmax-in-place-of-relu", ("index_scores",), "a softmax over the keys in place of ReLU",
-               scored(lambda case, q, k, w: torch.einsum("ths,th->ts", masked_softmax(products(q, k), case.rows), w))),
+               scored(lambda case, qk, w: torch.einsum("ths,th->ts", causal(qk, case.rows[:, None]).softmax(-1), w))),
     Hypothesis("index-weights-missing", ("index_scores",), "index scores without the heads' weights",
-               scored(lambda case, q, k, w: products(q, k).relu().sum(1))),
+               scored(lambda case, qk, w: qk.relu().sum(1))),
     Hypothesis("index-weights-without-query-scale", ("index_scores",), "head weights that the FP8 scales of the index queries "
                "were not multiplied into",
-               scored(lambda case, q, k, w: torch.einsum("ths,th->ts", products(q, k).relu(), w / case.own("index_query_scales")))),
+               scored(lambda case, qk, w: torch.einsum("ths,th->ts", qk.relu(), w / case.own("index_query_scales")))),
     Hypothesis("index-keys-of-the-chunk-only", ("index_scores",), "scores of the current chunk's own keys only: earlier "
                "chunks are not seen", of_the_chunk),
     Hypothesis("index-scores-constant", ("index_scores",), "index scores times a constant (which changes no selection)",
-               other_constant),
+               scaled(1e-3)),
 )  # fmt: skip
-
-
-def masked_softmax(scores: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    """[R, H, S] -> softmax over the keys up to each row's position."""
-    later = torch.arange(scores.shape[2]) > positions[:, None]
-    return scores.masked_fill(later[:, None], -torch.inf).softmax(-1)
 
 
 PAGE = 64
@@ -219,10 +204,6 @@ def everything(case: Case) -> Prediction:
 def window(case: Case) -> Prediction:
     newest = torch.arange(int(case.rows.max()) + 1).float().expand(len(case.rows), -1)
     return top_sets(causal(newest, case.rows), count_of(case))
-
-
-def without_newest(scores: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    return torch.where(torch.arange(scores.shape[1]) >= positions[:, None].clamp_min(1), -torch.inf, scores)
 
 
 def future(case: Case) -> Prediction:
@@ -267,7 +248,8 @@ STAGE = ("selection",)
 SELECTION = (
     Hypothesis("dense-attention", STAGE, "every position up to the query's: sparse attention is off", everything),
     Hypothesis("window-attention", STAGE, "the newest positions: a window in place of the indexer's choice", window),
-    Hypothesis("topk-over-wrong-length", STAGE, "the top-k of a context without the query's own token", best(without_newest)),
+    Hypothesis("topk-over-wrong-length", STAGE, "the top-k of a context without the query's own token",
+               best(lambda scores, positions: causal(scores, positions.clamp_min(1) - 1))),
     Hypothesis("selection-of-the-future", STAGE, "positions after the query's: the top-k is not causal", future, weak=True),
     Hypothesis("selection-off-by-a-page", STAGE, "the right positions moved by a page or a token", moved),
     Hypothesis("sinks-always-selected", STAGE, "the first positions are always selected, whatever their scores", sinks),

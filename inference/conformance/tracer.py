@@ -9,6 +9,7 @@ later tokens will read, whichever step wrote them.
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
+from math import isfinite
 from typing import Any, cast
 
 import torch
@@ -27,7 +28,7 @@ from ..engine.running.scoring import Text, prompt_steps, raise_observed
 from ..engine.sampling.sampler import draft_noise
 from ..engine.scheduling.batch import Batch
 from ..engine.step import Choices, Step
-from ..trace import MTP_NAMES, Trace, describe_rows, full_name, jsonable
+from ..trace import MTP_NAMES, Trace, describe_rows, full_name
 from .tracer_rows import Part, ascending, assemble, dequantized, read_cache, router_order, untransformed, versions
 
 
@@ -137,7 +138,10 @@ class Tracer(StepObserver):
                 partial[name] = describe_rows(present)
         router_order(assembled)
         self._expand(assembled)
-        config = {name: jsonable(value) for name, value in asdict(self.config).items()}
+        config = {
+            name: None if isinstance(value, float) and not isfinite(value) else value
+            for name, value in asdict(self.config).items()
+        }
         given = {"precision": self.model.compute.precision, "config": config}
         return Trace(assembled, {**given, "rows": partial, "versions": versions()})
 

@@ -14,7 +14,7 @@ from ...model.selection_policy import SelectionPolicy
 from ..chat import Tools
 from ..config import Limits
 from ..params import SamplingParams
-from ..prompts import Conversation, Prompt, each_params, each_prompt, is_conversation, one_prompt
+from ..prompts import Conversation, Prompt, each_params, each_prompt, is_conversation, prompt_content
 from ..text.grammar import GrammarCompiler
 from ..text.messages import ChatFormat, encode_messages
 from ..text.tokenizer import Tokenizer
@@ -129,7 +129,7 @@ class RequestMaker:
 
     def token_ids(self, prompt: Prompt) -> Sequence[int]:
         """A prompt's token ids; a text has the bos token before it."""
-        content = one_prompt(prompt)
+        content = prompt_content("prompt", prompt)
         if not isinstance(content, str):
             return content
         if not content:
