@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...kernels.errors import ArgumentError
-from .schemas import alternatives, inlined
+from .schemas import References, alternatives, inlined
 from .tokenizer import DSML, END_THINK, THINK, Special
 
 OPEN_CALLS = f"<{DSML}function_calls>"
@@ -178,10 +178,10 @@ class _Rules:
 
     def _parameters(self, schema: Mapping[str, Any], properties: Mapping[str, Any], lenient: bool) -> str:
         """Parameters in the schema's order, each in a line; an empty line for none."""
-        required = _required(schema)
+        required, references = _required(schema), References(schema)
         rest, nonempty = self.add('""'), ""
         for name, value in reversed(list(properties.items())):
-            rule = self._parameter(name, value, schema, lenient)
+            rule = self._parameter(name, list(alternatives(value, references)), schema, lenient)
             if rule is None:
                 continue
             begins_here = f"{rule} {rest}"
@@ -189,9 +189,9 @@ class _Rules:
             rest = self.add(f"{rule}{'' if name in required else '?'} {rest}")
         return rest if required else f'"\\n" | {nonempty}' if nonempty else '"\\n"'
 
-    def _parameter(self, name: str, value: Any, root: Mapping[str, Any], lenient: bool) -> str | None:
-        """The rule of one parameter; None if it has no value."""
-        texts, others = _split(value, root)
+    def _parameter(self, name: str, choices: list[Any], root: Mapping[str, Any], lenient: bool) -> str | None:
+        """The rule of one parameter, by the schemas of which it has one; None if it has no value."""
+        texts, others = _split(choices)
         forms = []
         if texts:
             forms.append(f"{_text('true' + chr(34) + '>')} ({' | '.join(texts)})")
@@ -217,11 +217,11 @@ def _required(schema: Mapping[str, Any]) -> list[str]:
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
-def _split(schema: Any, root: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
-    """Split a schema into rules of the texts that it accepts, each with the "</" after it, and schemas of its other values."""
+def _split(choices: list[Any]) -> tuple[list[str], list[Any]]:
+    """Split schemas into rules of the texts that they accept, each with the "</" after it, and schemas of their other values."""
     texts: list[str] = []
     others: list[Any] = []
-    for each in alternatives(schema, root):
+    for each in choices:
         if not isinstance(each, Mapping) or not each.keys() - _ANNOTATIONS:
             if each is not False:
                 texts.append(_any_text({}))

@@ -4,27 +4,29 @@ import json
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from ...kernels.errors import ArgumentError
 from .dsml import MOST_CHARACTERS, call_grammar
-from .schemas import has_end, inlined
+from .lark import has_dead_end
+from .schemas import NAMED, has_end, inlined
 from .tokenizer import END_THINK, Tokenizer
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
+Result = TypeVar("Result")
 
 KINDS = ("json", "json_object", "regex", "choice", "grammar")
 # Characters of one text or pattern in it: the automaton of a literal takes about 2 µs a character to make a mask.
 _LONGEST_LITERAL = 4096
-# Keywords of schemas that hold texts and patterns, and keywords whose objects have free names.
-_LITERALS = ("const", "enum", "pattern")
-_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_LITERALS = ("const", "enum", "pattern")  # keywords of schemas that hold texts and patterns
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def check_function(function: Mapping[str, Any]) -> None:
     if len(text) > MOST_CHARACTERS:
         raise ArgumentError("parameters", f"{len(text)} characters", f"at most {MOST_CHARACTERS}", "has")
     for grammar in (LLMatcher.grammar_from_json_schema(text), call_grammar([function], 0)):
-        if error := LLMatcher.validate_grammar(grammar):
+        if error := _with_stack(len(grammar), partial(LLMatcher.validate_grammar, grammar)):
             error = re.sub(r"^at \d+\(\d+\): ", "", _one_line(error))
             raise ArgumentError("parameters", f"compiled: {error}", "a JSON schema of objects", "cannot be")
 
@@ -127,7 +129,7 @@ def _literals(schema: Any) -> list[str]:
             found += [value] * is_literal
         elif isinstance(value, dict):
             values += [
-                (each, is_literal or (not is_named and name in _LITERALS), not is_named and name in _NAMED)
+                (each, is_literal or (not is_named and name in _LITERALS), not is_named and name in NAMED)
                 for name, each in value.items()
             ]
         elif isinstance(value, list):
@@ -145,6 +147,9 @@ def _load(text: str) -> Any:
 # Of an error about a schema: its value, what is expected instead, and the verb.
 _ENDLESS = ("to itself without an end", "a schema that a finite value can have", "refers")
 _KEPT = 64  # compiled grammars
+_SHALLOW = 2**13  # characters, of which 300 references may be made
+_STACK = 2**28  # bytes, of which the longest chains in MOST_CHARACTERS use a half
+_STACK_LOCK = threading.Lock()
 # The format's own style is ": " and ", ". Without a bound, a model may write white space until its tokens run out.
 _JSON_STYLE: Any = {"whitespace_pattern": r"[ \n\t]{0,20}"}
 
@@ -266,8 +271,6 @@ class GrammarCompiler:
 
     def compile(self, params: StructuredOutputsParams) -> Grammar:
         """Compile a grammar. ValueError in one line if it is malformed, or too large."""
-        from llguidance import LLMatcher  # imported here, because few programs use a grammar
-
         kind, text = params.description()
         tokenizer = self._tokenizer
         if tokenizer is None or not tokenizer.is_byte_level or not self._end_ids:
@@ -285,11 +288,7 @@ class GrammarCompiler:
             words = self._words = self._words or self._read(tokenizer)
             matcher = self._compiled.get((kind, text))
         if matcher is None:
-            matcher = LLMatcher(words, _definition(kind, text), log_level=0)
-            if matcher.is_error():
-                raise _cannot_be_compiled(kind, matcher.get_error())
-            if not any(matcher.compute_bitmask()):
-                raise _cannot_be_compiled(kind, "no text has this form")
+            matcher = _with_stack(len(text), lambda: _compiled(words, kind, text))
         with self._lock:
             self._compiled[kind, text] = matcher
             self._compiled.move_to_end((kind, text))
@@ -319,6 +318,47 @@ class _Words:
         if not isinstance(text, str):
             raise TypeError("expected str")  # TokenizerWrapper asks in this way whether bytes are taken
         return self._plain.encode(text, add_special_tokens=False).ids
+
+
+def _compiled(words: "LLTokenizer", kind: str, text: str) -> "LLMatcher":
+    """Compile a grammar. ArgumentError for one that cannot be, and for one that an answer could not complete."""
+    from llguidance import LLMatcher  # imported here, because few programs use a grammar
+
+    definition = _definition(kind, text)
+    matcher = LLMatcher(words, definition, log_level=0)
+    if matcher.is_error():
+        raise _cannot_be_compiled(kind, matcher.get_error())
+    matcher.compute_bitmask()
+    if matcher.is_error():
+        raise _cannot_be_compiled(kind, "no text has this form")
+    if kind == "grammar" and has_dead_end(definition, lambda each: LLMatcher(words, each, log_level=0)):
+        raise _cannot_be_compiled(kind, "a rule has no text that ends")
+    return matcher
+
+
+def _with_stack(size: int, work: Callable[[], Result]) -> Result:
+    """Return the result of `work`, which compiles a text of this many characters.
+
+    llguidance compiles what refers to something after that, in one recursion, in which a usual stack of 8 MiB overflows after 700
+    references. That would end the process. A long text is compiled in a thread with a larger stack.
+    """
+    if size < _SHALLOW:
+        return work()
+    done: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:
+            done.set_exception(error)
+
+    with _STACK_LOCK:
+        usual = threading.stack_size(_STACK)
+        try:
+            threading.Thread(target=run, daemon=True).start()
+        finally:
+            threading.stack_size(usual)
+    return done.result()
 
 
 def _definition(kind: str, text: str) -> str:

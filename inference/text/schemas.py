@@ -1,39 +1,136 @@
-"""JSON schemas: where a `$ref` leads, what a value may be, and whether any value has an end."""
+"""JSON schemas: whether a value is one, where a `$ref` leads, what a value may be, and whether any value has an end."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urldefrag, urljoin
+
+TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
+# Keywords that hold a schema, a list of schemas, and schemas by free names.
+_SCHEMAS = {
+    *("items", "additionalItems", "additionalProperties", "contains", "propertyNames", "not", "if", "then", "else"),
+    *("unevaluatedItems", "unevaluatedProperties"),
+}
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 
 
-def resolve(root: Any, reference: str) -> Any:
-    """Return what "#/a/0/b" names in a schema; None for nothing, for another document's part, and for an anchor."""
-    document, _, path = reference.partition("#")
-    if document not in ("", root.get("$id")) or (path and path[0] != "/"):
-        return None
-    place = root
-    for key in path.split("/")[1:]:
-        key = unquote(key).replace("~1", "/").replace("~0", "~")
-        if isinstance(place, list):
-            index = int(key) if key.isdecimal() and len(key) < 10 else len(place)
-            place = place[index] if index < len(place) else None
-        else:
-            place = place.get(key) if isinstance(place, Mapping) else None
-    return place
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return _is_number(value) and value >= 0 and value == int(value)
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+# What other values, and values of other types, of a keyword must be.
+_VALUES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(NAMED, ("an object", lambda _: False)),
+    **dict.fromkeys(_LISTS, ("a list of schemas", lambda _: False)),
+    **dict.fromkeys(("$ref", "$id", "$anchor", "pattern"), ("a text", lambda value: isinstance(value, str))),
+    **dict.fromkeys(("minItems", "maxItems", "minLength", "maxLength"), ("a count", _is_count)),
+    **dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), ("a count", _is_count)),
+    **dict.fromkeys(("minimum", "maximum"), ("a number", _is_number)),
+    # In the fourth draft these are true or false, and in the third each property says whether it is required.
+    **dict.fromkeys(
+        ("exclusiveMinimum", "exclusiveMaximum"), ("a number", lambda value: isinstance(value, int | float))
+    ),
+    "required": ("a list of texts", lambda value: isinstance(value, bool) or _are_names(value)),
+    "multipleOf": ("a number above 0", lambda value: _is_number(value) and value > 0),
+    "enum": ("a list", lambda value: isinstance(value, list)),
+    "uniqueItems": ("true or false", lambda value: isinstance(value, bool)),
+}
+
+
+def schema_fault(schema: Any) -> str | None:
+    """Say why a value is no JSON schema of any draft since the fourth; None if it is one. Annotations are not looked at."""
+    parts = [("", schema)]
+    for place, part in parts:
+        if not isinstance(part, Mapping):
+            if isinstance(part, bool):
+                continue
+            return f"{place[1:] or 'it'} must be an object or boolean"
+        for key, value in part.items():
+            name = f"{place}.{key}"
+            if key in NAMED and isinstance(value, Mapping):
+                each = ((f"{name}.{inner}", one) for inner, one in value.items())
+                parts += [pair for pair in each if key != "dependencies" or not isinstance(pair[1], list)]
+            elif ((key in _LISTS and value) or key == "items") and isinstance(value, list):
+                parts += [(f"{name}.{index}", one) for index, one in enumerate(value)]
+            elif key in _SCHEMAS:
+                parts.append((name, value))
+            elif key == "type":
+                names = value if isinstance(value, list) and value else [value]
+                if unknown := [name for name in names if name not in TYPES]:
+                    return f"Invalid type: {unknown[0]!s:.100}"
+            elif key in _VALUES and not _VALUES[key][1](value):
+                return f"{name[1:]} must be {_VALUES[key][0]}"
+    return None
+
+
+class References:
+    """Where the references of a schema lead."""
+
+    def __init__(self, root: Any) -> None:
+        self._bases: dict[int, str] = {}  # of schemas by id, the names of the documents in which they are
+        self._named: dict[str, Any] = {}  # documents, and places with an anchor
+        waiting = [(root, "")]
+        while waiting:
+            part, base = waiting.pop()
+            if isinstance(part, Mapping):
+                if isinstance(name := part.get("$id"), str):
+                    base = _joined(base, name)[0]
+                    self._named.setdefault(base, part)
+                if isinstance(anchor := part.get("$anchor"), str):
+                    self._named.setdefault(f"{base}#{anchor}", part)
+                if "$ref" in part:
+                    self._bases[id(part)] = base
+            waiting += [
+                (each, base)
+                for each in (part.values() if isinstance(part, Mapping) else part)
+                if isinstance(each, Mapping | list)
+            ]
+        self._named.setdefault("", root)
+
+    def place(self, schema: Mapping[str, Any]) -> Any:
+        """Return what the `$ref` of a schema names; None without one, for nothing, and for another document's part."""
+        if not isinstance(reference := schema.get("$ref"), str):
+            return None
+        document, path = _joined(self._bases.get(id(schema), ""), reference)
+        if path and path[0] != "/":
+            return self._named.get(f"{document}#{path}")
+        place = self._named.get(document)
+        for key in path.split("/")[1:]:
+            key = unquote(key).replace("~1", "/").replace("~0", "~")
+            if isinstance(place, list):
+                index = int(key) if key.isdecimal() and len(key) < 10 else len(place)
+                place = place[index] if index < len(place) else None
+            else:
+                place = place.get(key) if isinstance(place, Mapping) else None
+        return place
+
+
+def _joined(base: str, reference: str) -> tuple[str, str]:
+    """Return (document, fragment) of a reference that stands in the document `base`."""
+    try:
+        return urldefrag(urljoin(base, reference))
+    except ValueError:  # no URL
+        return reference, ""
 
 
 def inlined(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Replace the `$ref` of a whole schema by what it names, as often as that has one."""
-    whole, seen = schema, set()
-    while isinstance(reference := schema.get("$ref"), str) and reference not in seen:
+    references, seen = References(schema), set()
+    while (reference := schema.get("$ref")) not in seen and isinstance(place := references.place(schema), Mapping):
         seen.add(reference)
-        place = resolve(whole, reference)
-        if not isinstance(place, Mapping):
-            break
         schema = {**{key: value for key, value in schema.items() if key != "$ref"}, **place}
     return schema
 
 
-def alternatives(schema: Any, root: Any) -> Iterator[Any]:
+def alternatives(schema: Any, references: References) -> Iterator[Any]:
     """Yield the schemas of which a value must have one, without the `$ref`, `anyOf` and `oneOf` that lead to them; each once."""
     seen: set[int] = set()
     waiting = [schema]
@@ -44,8 +141,7 @@ def alternatives(schema: Any, root: Any) -> Iterator[Any]:
         seen.add(id(schema))
         keywords = schema if isinstance(schema, Mapping) else {}
         choices = [] if "type" in keywords else keywords.get("anyOf", keywords.get("oneOf"))
-        reference = keywords.get("$ref")
-        if isinstance(reference, str) and (place := resolve(root, reference)) is not None:
+        if (place := references.place(keywords)) is not None:
             waiting.append(place)
         elif isinstance(choices, list) and choices:
             waiting += reversed(choices)
@@ -57,11 +153,11 @@ def has_end(schema: Any) -> bool:
     """Tell whether some value of a schema is finite. A schema that refers to itself at every turn has none."""
     # The schemas inside of it, by id, each with lists of others.
     found: dict[int, list[list[int]]] = {}
-    waiting = [schema]
+    references, waiting = References(schema), [schema]
     while waiting:
         part = waiting.pop()
         if id(part) not in found:
-            needs = _needs(part, schema)
+            needs = _needs(part, references)
             found[id(part)] = [[id(one) for one in each] for each in needs]
             waiting += [one for each in needs for one in each]
     ended: set[int] = set()
@@ -74,12 +170,12 @@ def has_end(schema: Any) -> bool:
     return id(schema) in ended
 
 
-def _needs(schema: Any, root: Any) -> list[list[Any]]:
+def _needs(schema: Any, references: References) -> list[list[Any]]:
     """Return lists of schemas: of each list, one must have an end if this schema has."""
     if not isinstance(schema, Mapping):
         return []
     needs: list[list[Any]] = []
-    if isinstance(reference := schema.get("$ref"), str) and (place := resolve(root, reference)) is not None:
+    if (place := references.place(schema)) is not None:
         needs.append([place])
     for key in ("anyOf", "oneOf"):
         if isinstance(choices := schema.get(key), list) and choices:

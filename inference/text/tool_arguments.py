@@ -7,9 +7,10 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
-from .schemas import alternatives
+from .schemas import References, alternatives
 
 _EXACT = 2**53  # floats up to here are whole numbers exactly
 # Models sometimes wrap all arguments in one of these.
@@ -30,6 +31,10 @@ class ToolSchema:
         self._schema: Mapping[str, Any] = schema if isinstance(schema, Mapping) else {}
         properties = self._schema.get("properties")
         self._properties: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
+
+    @cached_property
+    def _references(self) -> References:
+        return References(self._schema)
 
     def is_text(self, name: str) -> bool:
         """Tell whether any text is a value for this parameter, as far as is known."""
@@ -75,7 +80,7 @@ class ToolSchema:
         """Return the names of the JSON types that a schema accepts; None if they are not known. seen: schemas that lead to it."""
         seen = set() if seen is None else seen
         found: set[str] = set()
-        for each in alternatives(schema, self._schema):
+        for each in alternatives(schema, self._references):
             types = self._own_types(each, seen) if isinstance(each, Mapping) and id(each) not in seen else None
             if types is None:
                 return None

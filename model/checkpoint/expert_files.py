@@ -21,7 +21,7 @@ from ..moe import MixtureOfExperts
 from ..transformer import Transformer
 from ..weight_map import SCALE
 from .locate import TensorSource
-from .manifest import TensorHashes, identify, read_into
+from .manifest import TensorHashes, identify, reading
 from .rows import DTYPES, ParameterLoader, check_finite, check_scales
 from .safetensors import StoredTensor
 
@@ -29,13 +29,13 @@ from .safetensors import StoredTensor
 _THREADS = min(12, max(4, os.cpu_count() or 1))
 
 
-class Piece(NamedTuple):
-    """Rows [first, last) of a tensor, and where they go."""
+class Rows(NamedTuple):
+    """Rows [first, last) of a tensor, and the first of a slot's rows that they fill, of its weight or of its scales."""
 
     tensor: StoredTensor
     first: int
     last: int
-    target: torch.Tensor
+    place: int
 
     @property
     def start(self) -> int:
@@ -44,6 +44,16 @@ class Piece(NamedTuple):
     @property
     def stop(self) -> int:
         return self.tensor.offset + self.last * self.tensor.row_bytes
+
+    @property
+    def is_scale(self) -> bool:
+        return self.tensor.name.endswith(SCALE)
+
+    def within(self, slot: Slot) -> torch.Tensor:
+        """Return the bytes of the slot that the rows fill."""
+        whole = slot.scale if self.is_scale else slot.weight
+        assert whole is not None
+        return whole[self.place : self.place + self.last - self.first].view(torch.uint8).view(-1)
 
 
 class ExpertFiles:
@@ -55,10 +65,10 @@ class ExpertFiles:
         self._sources, self._ue8m0, self._hashes = sources, ue8m0, hashes
         files = {tensor.file for each in sources.values() for source in each for tensor in _tensors(source)}
         self._identities = {file: identify(file.stat()) for file in files}
-        # Quarters of tensors that have been read and checked: a name, a place in the file, a first row.
-        self._checked: set[tuple[str, int, int]] = set()
+        self._checked: set[tuple[str, int]] = set()  # rows that have been read and checked: a name, a place in the file
         self._unusual: list[str] = []  # names of scales that are no powers of two, although the configuration says so
         self._warned = False
+        self._reads: dict[tuple[str, Key, bool], list[list[Rows]]] = {}  # kept: see _runs
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="experts")
         self._own = threading.local()  # a thread's pinned memory
 
@@ -73,7 +83,10 @@ class ExpertFiles:
                 stacklevel=2,
             )
         few = at_once * 3 <= _THREADS  # they are divided among the threads
-        return [self._pool.submit(self._fill, run, after) for run in _runs(self._sources[part, key], slot, few)]
+        reads = self._reads.get((part, key, few))
+        if reads is None:
+            reads = self._reads[part, key, few] = _runs(self._sources[part, key], few)
+        return [self._pool.submit(self._fill, run, slot, after) for run in reads]
 
     def convert(self, part: str, key: Key, slot: Slot, into: Slot) -> None:
         for source in self._sources[part, key]:
@@ -81,35 +94,36 @@ class ExpertFiles:
             loader.convert(*_place(source, slot))
 
     @torch.no_grad()
-    def _fill(self, run: list[Piece], after: "torch.cuda.Event | None") -> None:
+    def _fill(self, run: list[Rows], slot: Slot, after: "torch.cuda.Event | None") -> None:
         """Read what lies together in a file, and check it. On a GPU, copy it there: the copies have ended when this returns."""
-        on_gpu = run[0].target.device.type == "cuda"
-        targets = [each.target.view(torch.uint8).view(-1) for each in run]
-        found = self._pinned([len(each) for each in targets], targets[0].device) if on_gpu else targets
-        data = [each.numpy() for each in found]
-        tensor = run[0].tensor
-        read_into(tensor.file, run[0].start, [each.data for each in data], self._identities[tensor.file])
-        for piece, values in zip(run, data, strict=True):
-            self._check(piece, values)
-        if on_gpu:
-            if after is not None:
-                after.wait()
-            for target, rows in zip(targets, found, strict=True):
-                target.copy_(rows, non_blocking=True)
-            torch.cuda.current_stream().synchronize()
+        file, on_gpu = run[0].tensor.file, slot.weight.device.type == "cuda"
+        targets = [rows.within(slot) for rows in run]
+        found = self._pinned([len(each) for each in targets], slot.weight.device) if on_gpu else targets
+        if on_gpu and after is not None:
+            after.wait()
+        try:
+            with reading(file, self._identities[file]) as read:
+                for rows, part, target in zip(run, found, targets, strict=True):
+                    data = part.numpy()
+                    read(rows.start, data.data)
+                    self._check(rows, data)
+                    if on_gpu:  # while the next rows are read
+                        target.copy_(part, non_blocking=True)
+        finally:
+            if on_gpu:
+                torch.cuda.current_stream().synchronize()
 
-    def _check(self, piece: Piece, data: np.ndarray) -> None:
+    def _check(self, rows: Rows, data: np.ndarray) -> None:
         """Check bytes that are read for the first time."""
-        tensor, first, last, target = piece
-        parts = {(tensor.name, tensor.offset, each) for each, _ in _quarters(tensor.shape[0]) if first <= each < last}
-        if parts <= self._checked:
+        tensor = rows.tensor
+        if (tensor.name, rows.start) in self._checked:
             return
         if self._hashes is not None:
-            self._hashes.check(tensor, piece.start, data.data)
+            self._hashes.check(tensor, rows.start, data.data)
         check_finite(tensor, data)
-        if tensor.name.endswith(SCALE):
-            check_scales(tensor, torch.from_numpy(data).view(target.dtype), self._ue8m0, self._unusual)
-        self._checked.update(parts)
+        if rows.is_scale:
+            check_scales(tensor, torch.from_numpy(data).view(torch.float32), self._ue8m0, self._unusual)
+        self._checked.add((tensor.name, rows.start))
 
     def _pinned(self, sizes: list[int], device: torch.device) -> list[torch.Tensor]:
         """Return parts of this thread's pinned memory, each aligned; its stream becomes the thread's."""
@@ -129,24 +143,22 @@ def _quarters(rows: int) -> list[tuple[int, int]]:
     return [(first, min(first + step, rows)) for first in range(0, rows, step)]
 
 
-def _runs(sources: list[TensorSource], slot: Slot, few: bool) -> list[list[Piece]]:
-    """Divide tensors into what one thread reads at once: all that lies together in a file, or about a quarter of a weight.
+def _runs(sources: list[TensorSource], few: bool) -> list[list[Rows]]:
+    """Divide an expert's part into what one thread reads: all that lies together in a file; few: about a quarter of a weight.
 
-    Each read costs some 0.1 ms of Python, which other threads wait for.
+    It reads about a quarter at a time. Each thread's work costs 0.1 ms of Python, for which others wait, and so does dividing.
     """
     pieces = []
     for source in sources:
-        weight, scale = _place(source, slot)
-        quarters = _quarters(len(weight)) if few else [(0, len(weight))]
-        pieces += [Piece(source.weight, *bounds, weight[slice(*bounds)]) for bounds in quarters]
+        spec = source.shard.spec
+        pieces += [Rows(source.weight, first, last, spec.row + first) for first, last in _quarters(spec.shape[0])]
         if source.scale is not None:
-            assert scale is not None
-            pieces.append(Piece(source.scale, 0, len(scale), scale))
-    runs: list[list[Piece]] = []
+            pieces.append(Rows(source.scale, 0, spec.scale_shape[0], spec.scale_row))
+    runs: list[list[Rows]] = []
     for piece in sorted(pieces, key=lambda each: (each.tensor.file, each.start)):
         last = runs[-1][-1] if runs else None
         together = last is not None and (last.tensor.file, last.stop) == (piece.tensor.file, piece.start)
-        if together and not (few and not piece.tensor.name.endswith(SCALE)):
+        if together and (piece.is_scale or not few):
             runs[-1].append(piece)
         else:
             runs.append([piece])

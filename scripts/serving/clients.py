@@ -3,7 +3,8 @@
     python scripts/serving/clients.py [--install FOLDER] [--url URL] [NAME ...]
 
 With --install, every client named gets an environment of its own in FOLDER (pip or npm), unless it is there; without it, Python's
-clients are taken from this environment. Clients that are not installed are "not tried". Exits with status 1 if one has failed.
+clients are taken from this environment. What cannot be installed is "not tried", with the reason. Exits with status 1 if a client
+has failed.
 Codex and Claude Code send 10,000 tokens and more, which take minutes on a busy CPU.
 """
 
@@ -11,15 +12,14 @@ import argparse
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
+import tempfile
 import urllib.request
 import venv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
 from serving.client import server
@@ -122,57 +122,31 @@ _EXTRAS = {
 }
 
 
-def _environment(folder: Path | None, package: str, wanted: Sequence[str]) -> Path | None:
-    """The folder with the client's programs; None if it is not installed."""
+def _programs(folder: Path | None, package: str, wanted: Sequence[str]) -> Path:
+    """The folder with the client's programs, which are installed there unless they are. Raises RuntimeError with the reason."""
+    is_npm = package in NPM
     if folder is None:
-        here = Path(sys.executable).parent
-        return here if package not in NPM and _version(here, package) else None
+        if is_npm:
+            raise RuntimeError("not installed")
+        return Path(sys.executable).parent
     own = folder / re.sub(r"\W", "_", package)
-    programs = own / ("node_modules/.bin" if package in NPM else "bin")
-    if not programs.is_dir():
-        if package in NPM:
-            if shutil.which("npm") is None:
-                return None
-            subprocess.run(
-                ["npm", "install", "--silent", "--no-fund", "--no-audit", "--prefix", own, package], check=True
-            )
+    programs = own / ("node_modules/.bin" if is_npm else "bin")
+    if not (own / "installed").exists():
+        if is_npm:
+            command = ["npm", "install", "--silent", "--no-fund", "--no-audit", "--prefix", str(own), package]
         else:
             venv.create(own, with_pip=True)
-            subprocess.run([programs / "pip", "install", "-q", *wanted], check=True)
+            command = [str(programs / "pip"), "install", "-q", *wanted]
+        _run(command)
+        (own / "installed").touch()
     return programs
 
 
-def _version(programs: Path, package: str) -> str:
-    if package in NPM:
-        return str(json.loads((programs.parent / package / "package.json").read_text())["version"])
-    if programs == Path(sys.executable).parent:
-        try:
-            return metadata.version(package)
-        except metadata.PackageNotFoundError:
-            return ""
-    code = f"from importlib.metadata import version; print(version({package!r}))"
-    return subprocess.run([programs / "python", "-c", code], capture_output=True, text=True).stdout.strip()
-
-
-def _try(programs: Path, use: Command | str, url: str, model: str, home: Path) -> tuple[bool, str]:
-    """Return whether a client did what it should, and what that is, or the last line of its errors."""
-    home.mkdir(parents=True, exist_ok=True)
-
-    def here(text: str) -> str:
-        return text.replace("$URL", url).replace("$MODEL", model)
-
-    given: dict[str, str] = {}
-    command = [str(programs / "python"), str(Path(__file__).with_name("python_clients.py")), str(use), url, model]
-    if isinstance(use, Command):
-        command = [str(programs / use.program), *map(here, use.arguments)]
-        given = {name: here(value) for name, value in use.environment}
-        for name, text in use.files:
-            (home / name).parent.mkdir(parents=True, exist_ok=True)
-            (home / name).write_text(here(text))
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {
-        "HOME": str(home),
-        **given,
-    }
+def _run(command: Sequence[str], home: Path | None = None, given: Mapping[str, str] | None = None) -> str:
+    """The output of a command. Raises RuntimeError with the last line of its errors."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    if home is not None:  # some programs believe PWD
+        environment |= {"HOME": str(home), "PWD": str(home), **(given or {})}
     try:
         result = subprocess.run(
             command,
@@ -183,11 +157,36 @@ def _try(programs: Path, use: Command | str, url: str, model: str, home: Path) -
             text=True,
             timeout=SECONDS,
         )
-    except subprocess.TimeoutExpired:
-        return False, f"no end within {SECONDS} s"
-    if result.returncode == 0:
-        return True, use.does if isinstance(use, Command) else result.stdout.strip().splitlines()[-1]
-    return False, ((result.stderr + result.stdout).strip().splitlines() or ["no output"])[-1][:200]
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RuntimeError(str(error)[-200:]) from None
+    if result.returncode:
+        raise RuntimeError(((result.stderr + result.stdout).strip().splitlines() or ["no output"])[-1][:200])
+    return result.stdout.strip()
+
+
+def _version(programs: Path, package: str) -> str:
+    if package in NPM:
+        return str(json.loads((programs.parent / package / "package.json").read_text())["version"])
+    code = f"from importlib.metadata import version; print(version({package!r}))"
+    return _run([str(programs / "python"), "-c", code])
+
+
+def _try(programs: Path, use: Command | str, url: str, model: str, home: Path) -> str:
+    """Return what a client has done. Raises RuntimeError with the last line of its errors."""
+    home.mkdir(parents=True, exist_ok=True)
+    if isinstance(use, str):
+        command = [str(programs / "python"), str(Path(__file__).with_name("python_clients.py")), use, url, model]
+        return _run(command, home).splitlines()[-1]
+
+    def here(text: str) -> str:
+        return text.replace("$URL", url).replace("$MODEL", model)
+
+    for name, text in use.files:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(here(text))
+    given = {name: here(value) for name, value in use.environment}
+    _run([str(programs / use.program), *map(here, use.arguments)], home, given)
+    return use.does
 
 
 def main() -> None:
@@ -200,6 +199,7 @@ def main() -> None:
     if unknown := [name for name in options.names if name not in uses]:
         parser.error(f"NAME is {unknown[0]}; expected {', '.join(uses)}")
     folder = options.install.resolve() if options.install else None
+    homes = (folder or Path(tempfile.mkdtemp(prefix="clients-"))) / "homes"
     failed = False
     started = nullcontext(None) if options.url else server(None, None, "--max-model-len", "32768")
     with started as client:
@@ -209,13 +209,17 @@ def main() -> None:
         for name in options.names or uses:
             use = uses[name]
             wanted = (use.extras if isinstance(use, Command) else _EXTRAS.get(name)) or [name]
-            if (programs := _environment(folder, name, wanted)) is None:
-                print(f"| {name} | | not tried | |", flush=True)
-                continue
-            home = (folder or Path("/tmp/clients")) / "homes" / re.sub(r"\W", "_", name)
-            worked, what = _try(programs, use, url, model, home)
-            failed = failed or not worked
-            print(f"| {name} | {_version(programs, name)} | {what} | {'yes' if worked else 'NO'} |", flush=True)
+            version = ""
+            try:
+                programs = _programs(folder, name, wanted)
+                version = _version(programs, name)
+                what = _try(programs, use, url, model, homes / re.sub(r"\W", "_", name))
+            except RuntimeError as error:
+                # Without a version it is not installed.
+                what, failed = str(error), failed or bool(version)
+                print(f"| {name} | {version} | {what} | {'NO' if version else 'not tried'} |", flush=True)
+            else:
+                print(f"| {name} | {version} | {what} | yes |", flush=True)
     sys.exit(failed)
 
 

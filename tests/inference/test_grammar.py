@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from deepseek_v32.inference import LLM, SamplingParams, StructuredOutputsParams
 from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.sampling.constraints import EVERY, make_masks, write_needed_masks
-from deepseek_v32.inference.text.grammar import GrammarCompiler, Mask
+from deepseek_v32.inference.text.grammar import GrammarCompiler, Mask, check_function
 from deepseek_v32.inference.text.tokenizer import END_THINK
 from support.fake_model import AsyncRunner
 from support.pages import check_pool
@@ -126,6 +126,60 @@ def test_what_is_malformed_is_refused_in_one_line(kind, message):
     with pytest.raises(ValueError, match=message) as error:
         stand_in_llm().generate([[5]], structured(**kind))
     assert "\n" not in str(error.value)
+
+
+DEAD_ENDS = {
+    "nothing": 'start: a\na: a "x"',
+    "left": 'start: "a" b\nb: b "x"',
+    "right": 'start: "a" b\nb: "x" b',
+    "in a choice": 'start: "a" | "b" c\nc: ("d"\n  | "e") c // "no" end',
+    "optional": 'start: "a" b?\nb: "x" b',
+    "two": 'start: "a" b\nb: "p" c\nc: B b\nB: "b: c"',
+    "in brackets": 'start: "a" (b | "c" b)\nb[max_tokens=9]: <[5]> b+',
+    "terminal": 'start: "a" B\nB: /x/ & /y/',
+    "named by another": 'start: "a" B\nB: C /z/\nC: /x/ & /y/',
+    "expression": 'start: "a" /[^\\s\\S]/',
+    "class": 'start: "a" B\nB: /[a-c&&d]/',
+    "schema": 'start: "a" %json {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}',
+    "gbnf": 'root ::= "a" b\nb ::= "x" b # no end',
+}
+COMPLETE = {
+    "recursive": 'start: "(" start? ")" | list\nlist: "[" (start ("," start)*)? "]"',
+    "words that look like rules": 'start: a\n%ignore / +/\na: "\\"b: b" /"c: \\/c/ A // d: d\n  | <[5]> a\nA: "x"i',
+    "schema": 'start: "a" %json {"properties": {"b": {"const": "start: start"}}} | %regex {"substring_words": "a b"}',
+    "long": 'start: a{2,1000}\na: /x{1,1000}/ "," | B{0,3} ";"\nB: /[^a]/',
+    "names": "start: _start_ other_1\n_start_: other_1*\nother_1: /y/ | _T\n_T: /[^y]/",
+    "gbnf": 'root ::= ("a" | b)* \nb ::= "x" [^x] b?',
+}
+
+
+@pytest.mark.parametrize("text", DEAD_ENDS.values(), ids=DEAD_ENDS)
+def test_a_grammar_with_a_dead_end_is_refused(text):
+    """The answer would fail in the middle."""
+    with pytest.raises(ValueError, match=r"structured_outputs\.grammar cannot be compiled: ") as error:
+        grammar(grammar=text)
+    assert "\n" not in str(error.value)
+
+
+def test_long_chains_of_references_are_followed():
+    """llguidance follows them by recursion, in which a usual stack overflows: that would end the process."""
+    chain = "start: r0\n" + "\n".join(f'r{i}: "x" r{i + 1} | "y"' for i in range(9000)) + '\nr9000: "z"'
+    objects = {f"d{i}": {"type": "object", "properties": {"a": {"$ref": f"#/$defs/d{i + 1}"}}} for i in range(2000)}
+    for kind in ({"grammar": chain}, {"json": {"$ref": "#/$defs/d0", "$defs": {**objects, "d2000": {"type": "null"}}}}):
+        assert allowed(grammar(**kind).mask([]))
+    check_function(
+        {"name": "f", "parameters": {"properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": {**objects, "d2000": {}}}}
+    )
+
+
+@pytest.mark.parametrize("text", COMPLETE.values(), ids=COMPLETE)
+def test_a_grammar_without_a_dead_end_is_followed(text):
+    mask, random, output = grammar(grammar=text), np.random.default_rng(1), []
+    for _ in range(40):
+        choices = sorted(allowed(mask.mask(output)) - {END})
+        if not choices:
+            break
+        output.append(int(random.choice(choices)))
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ CPU = torch.device("cpu")
 IMPLEMENTATIONS: list[Any] = [("reference", CPU), ("invariant", CPU)]
 if torch.cuda.is_available() and is_hopper(torch.device("cuda", torch.cuda.current_device())):
     GPU = torch.device("cuda", torch.cuda.current_device())
-    IMPLEMENTATIONS += [pytest.param((name, GPU), marks=pytest.mark.gpu) for name in ("tile", "cuda", "invariant")]
+    IMPLEMENTATIONS += [pytest.param(name, GPU, marks=pytest.mark.gpu) for name in ("tile", "cuda", "invariant")]
 
 
 class Weights(NamedTuple):

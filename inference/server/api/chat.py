@@ -16,12 +16,12 @@ from ...text.dsml import ToolCall
 from ..service.streams import AsyncStream
 from .context import ApiContext, check_finished, new_id, usage
 from .conversations import MessageName, answer_params, conversation_ids, grammar_field, message_name
-from .errors import DONE, declared
+from .errors import DONE, declared, skipped
 from .events import Chunks, ClientGone, EventStream, collect, merged, unless_gone
 from .fields import response_schema, sampling_params
 from .guard import BoundedRoute
 from .logprobs import chat_logprobs, prompt_logprobs, refuse_in_stream, selections, selections_of
-from .protocol import ChatRequest
+from .protocol import ChatRequest, Tool
 from .responses import EVENTS, ChatCompletion
 
 
@@ -37,13 +37,15 @@ def chat_router(context: ApiContext) -> APIRouter:
         """Answer a conversation."""
         context.check_model(body.model)
         context.check_capacity(body.n or 1)
+        headers = skipped(None, Tool, body.verbosity)
         if body.stream:
             if body.prompt_logprobs is not None:
                 refuse_in_stream(body.prompt_logprobs)
             requests = await make_chat_requests(context, body)
-            return EventStream(_stream(context, body, await context.submit(requests), len(requests[0].prompt)))
+            events = _stream(context, body, await context.submit(requests), len(requests[0].prompt))
+            return EventStream(events, headers)
         try:
-            return JSONResponse(await unless_gone(request, answer_chat(context, body)))
+            return JSONResponse(await unless_gone(request, answer_chat(context, body)), headers=headers)
         except ClientGone:
             return Response(status_code=499)
 

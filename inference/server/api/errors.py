@@ -19,6 +19,7 @@ from ..service.service import Busy
 log = logging.getLogger(__name__)
 
 
+BAD_SCHEMA = "bad_schema"  # the type of pydantic's error about a function's schema
 DONE = b"data: [DONE]\n\n"  # the end of a stream of OpenAI's
 
 
@@ -117,9 +118,10 @@ def renamed(names: Mapping[str, str]) -> Iterator[None]:
         raise ApiError(error.status, f"{name}: {error}", name, error.code, error.headers) from None
 
 
-def skipped(tools: Sequence[Any] | None, served: type[BaseModel]) -> dict[str, str]:
-    """Headers that tell which tools of a request are not `served`; the log tells it, too."""
+def skipped(tools: Sequence[Any] | None, served: type[BaseModel], verbosity: str | None = None) -> dict[str, str]:
+    """Headers that tell which tools of a request are not `served`, and a verbosity that is not; the log tells it, too."""
     others = [f"tools.{i}, of type {tool.type}" for i, tool in enumerate(tools or ()) if not isinstance(tool, served)]
+    others += [f"verbosity {verbosity}"] if verbosity in ("low", "high") else []
     if not others:
         return {}
     message = f"not served, and not shown to the model: {'; '.join(others[:8])}"
@@ -213,6 +215,8 @@ def invalid(errors: Sequence[Mapping[str, Any]]) -> ApiError:
     message = str(furthest["msg"]).removeprefix("Value error, ")
     if furthest.get("ctx", {}).get("max_length") == 0:
         message = "this is not served"
+    if furthest["type"] == BAD_SCHEMA:
+        return ApiError(400, f"{path} {message}", path)
     expected = message.removeprefix("Input should be ")
     if path and expected != message:
         expected = "an object" if "valid dictionary" in expected else expected

@@ -18,6 +18,8 @@ from .errors import ApiError
 from .fields import StreamOptions
 
 Answer = TypeVar("Answer")
+KEEP_ALIVE_SECONDS = 10.0  # proxies wait for 60 s and less
+_COMMENT, _PING = b": the answer is being made\n\n", b'event: ping\ndata: {"type": "ping"}\n\n'
 
 
 class ClientGone(Exception):
@@ -51,17 +53,29 @@ class EventStream(Response):
             await sending
 
     async def _send(self, send: Send, path: str) -> None:
+        pinging = asyncio.ensure_future(self._ping(send, _PING if path == "/v1/messages" else _COMMENT))
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             try:
                 async for event in self._events:
+                    self._is_quiet = False
                     await send({"type": "http.response.body", "body": event, "more_body": True})
             # The status has been sent long before, so that an error becomes the last event before the end.
             except ApiError as error:
                 await send({"type": "http.response.body", "body": error.ending(path), "more_body": True})
+            pinging.cancel()
             await send({"type": "http.response.body", "body": b""})
         finally:
+            pinging.cancel()
             await self._events.aclose()
+
+    async def _ping(self, send: Send, event: bytes) -> None:
+        """Send something where nothing was sent for a while: a proxy or a client may give up while a prompt is computed."""
+        while True:
+            self._is_quiet = True
+            await asyncio.sleep(KEEP_ALIVE_SECONDS)
+            if self._is_quiet:
+                await send({"type": "http.response.body", "body": event, "more_body": True})
 
 
 class Chunks:

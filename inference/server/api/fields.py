@@ -6,13 +6,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
 from ....kernels.errors import ArgumentError
 from ...params import MAX_LOGIT_BIAS, MAX_LOGPROBS, MAX_SEED, MAX_STOP_STRINGS, SamplingParams
 from ...text.grammar import StructuredOutputsParams
-from .errors import ApiError
+from ...text.schemas import schema_fault
+from .errors import BAD_SCHEMA, ApiError
 
 MAX_CHOICES = 16
 MAX_PROMPTS = 256
@@ -93,6 +94,16 @@ def _seed(value: int) -> int:
     return value
 
 
+def _schema(parameters: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+    """Refuse what is no JSON schema of objects. A function of which calls must keep the schema has more to fulfil."""
+    kinds = parameters.get("type", "object")
+    if (reason := schema_fault(parameters)) or "object" not in kinds:
+        reason = reason or f"type is {kinds}"
+        message = f"of {info.data.get('name')!r} cannot be compiled: {reason}; expected a JSON schema of objects"
+        raise PydanticCustomError(BAD_SCHEMA, "{message}", {"message": message})
+    return parameters
+
+
 def count_characters(value: Any) -> int:
     """Characters of all texts in a value."""
     count, values = 0, [value]
@@ -117,6 +128,8 @@ StopString = Annotated[str, Field(min_length=1, max_length=256)]
 TokenIds = Annotated[list[Annotated[int, Field(ge=0, le=MAX_ID)]], Field(fail_fast=True), BeforeValidator(_all_whole)]
 Prompt = Annotated[TokenIds, Field(min_length=1, max_length=MAX_TOKENS)]
 JsonObject = dict[str, Any]
+ParametersSchema = Annotated[JsonObject, AfterValidator(_schema)]
+Verbosity = Literal["low", "medium", "high"]
 
 
 class Strict(BaseModel):

@@ -15,10 +15,12 @@ from .fields import (
     Body,
     Integer,
     JsonObject,
+    ParametersSchema,
     SamplingFields,
     Strict,
     Text,
     TokenIds,
+    Verbosity,
     Whole,
     count_characters,
 )
@@ -60,7 +62,7 @@ class ChatMessage(Strict):
 class Function(Strict):
     name: str = Field(pattern=FUNCTION_NAME)
     description: Text | None = None
-    parameters: JsonObject | None = Field(None, description="a JSON schema")
+    parameters: ParametersSchema | None = Field(None, description="a JSON schema")
     strict: bool | None = Field(
         None, description="its calls keep the schema, also if the model decides whether to call"
     )
@@ -165,7 +167,7 @@ class ChatRequest(ConversationFields, SamplingFields):
     function_call: Literal["none", "auto"] | None = Field(None, description="none or auto, without functions")
     modalities: list[Literal["text"]] | None = None
     prediction: JsonObject | None = Field(None, description="ignored: it changes only the speed of OpenAI's models")
-    verbosity: Literal["medium"] | None = Field(None, description="medium; no other is served")
+    verbosity: Verbosity | None = Field(None, description="ignored, but for a warning: only medium is served")
 
 
 class TokenizeRequest(Body):

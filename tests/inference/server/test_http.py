@@ -108,7 +108,7 @@ def test_events_of_the_page_whose_values_do_not_fit_are_one_line_in_the_log(capf
         (CHAT, {"chat_template_kwargs": {"think": True}}, "chat_template_kwargs.think", "not known"),
         (CHAT, {"thinking": {"type": "maybe"}}, "thinking.type", "enabled"),
         (CHAT, {"reasoning_effort": "huge"}, "reasoning_effort", "none"),
-        (CHAT, {"verbosity": "low"}, "verbosity", "medium"),
+        (CHAT, {"verbosity": "loud"}, "verbosity", "medium"),
         (CHAT, {"response_format": {"type": "json_schema"}}, "response_format", "json_schema.schema"),
         (CHAT, {"functions": [{"name": "f"}]}, "functions", "not served"),
         (TEXT, {"suffix": "."}, "suffix", "not served"),

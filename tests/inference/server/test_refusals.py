@@ -80,6 +80,16 @@ ENDLESS = {
     "the whole by nothing": {"$ref": ""},
     "the whole by name": {"$id": "https://example.com/a", "$ref": "https://example.com/a#"},
     "two": {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"anyOf": [{"$ref": "#/$defs/a"}]}}},
+    "anchor": {"$anchor": "a", "$ref": "#a"},
+    "anchor of a part": {"$ref": "#n", "$defs": {"n": {"$anchor": "n", "allOf": [{"$ref": "#n"}]}}},
+    "anchor of an object": {
+        "$ref": "#n",
+        "$defs": {"n": {"$anchor": "n", "type": "object", "properties": {"a": {"$ref": "#n"}}, "required": ["a"]}},
+    },
+    "name of a part": {"$ref": "n", "$defs": {"n": {"$id": "n", "anyOf": [{"$ref": "n"}, {"$ref": "#"}]}}},
+    "name relative to the whole": {
+        "$id": "https://example.com/a", "$ref": "b", "$defs": {"b": {"$id": "b", "$ref": "https://example.com/b#"}}
+    },
     "choices": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]},
     "all": {"allOf": [{"$ref": "#"}]},
     "required": {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
@@ -174,6 +184,7 @@ BAD_PARAMETERS = {
 
 @pytest.mark.parametrize(("parameters", "reason"), BAD_PARAMETERS.values(), ids=BAD_PARAMETERS)
 def test_a_function_that_cannot_be_called_is_named(http, parameters, reason):
+    """With a choice of the model only if its parameters are no schema."""
     functions = [{"name": "good", "parameters": {}}, {"name": "bad", "parameters": parameters}]
     tools = [{"type": "function", "function": function} for function in functions]
     named = {"type": "function", "function": {"name": "bad"}}
@@ -188,6 +199,61 @@ def test_a_function_that_cannot_be_called_is_named(http, parameters, reason):
     tools = [{"type": "function", **function} for function in functions]
     param, message = refusal(http, RESPONSES, {"input": "a", "tools": tools, "tool_choice": "required"})
     assert param == "tools.1.parameters" and message.startswith(f"{param} of 'bad' ")
+    if jsonschema_rs.meta.is_valid(parameters) and parameters.get("type") != "array":
+        return
+    shaped = [{"type": "function", "function": function} for function in functions]
+    custom = [{"name": each["name"], "input_schema": each["parameters"]} for each in functions]
+    for path, body, field in (
+        (CHAT, {"messages": ASK, "tools": shaped}, "tools.1.function.parameters"),
+        (CHAT, {"messages": ASK, "tools": shaped, "tool_choice": "none"}, "tools.1.function.parameters"),
+        ("/tokenize", {"messages": ASK, "tools": shaped}, "tools.1.function.parameters"),
+        (RESPONSES, {"input": "a", "tools": tools}, "tools.1.parameters"),
+        ("/v1/messages", {"messages": ASK, "max_tokens": 1, "tools": custom}, "tools.1.input_schema"),
+        ("/v1/messages/count_tokens", {"messages": ASK, "tools": custom}, "tools.1.input_schema"),
+    ):
+        refused = http.post(path, json=body)
+        message = refused.json()["error"]["message"]
+        assert refused.status_code == 400 and message.startswith(f"{field} of 'bad' ") and reason in message
+
+
+ACCEPTED = {
+    "nothing": {},
+    "true and false": {"properties": {"a": True, "b": False}, "additionalProperties": True},
+    "a pattern of another dialect": {"properties": {"a": {"type": "string", "pattern": "^(?!x)y$"}}},
+    "unknown keywords": {"type": "object", "nullable": True, "x-order": 1, "properties": {"a": {"format": "uint8"}}},
+    "draft 4": {"properties": {"a": {"minimum": 1, "exclusiveMinimum": True}}, "definitions": {"b": {"id": "c"}}},
+    "draft 7": {"properties": {"a": {"items": [{"const": 1}], "additionalItems": False}}, "dependencies": {"a": ["b"]}},
+    "keywords as names": {"properties": {"type": {"type": "string"}, "items": {"enum": []}, "properties": {"const": {"type": 5}}}},
+    "what no text can be": {"properties": {"a": {"type": "string", "minLength": 3, "maxLength": 2}}},
+    "a whole float": {"properties": {"a": {"maxLength": 4.0, "multipleOf": 0.5}}},
+    "nowhere": {"properties": {"a": {"$ref": "#/$defs/zz"}}},
+    "no URL": {"$id": "http://[", "properties": {"a": {"$ref": "//["}}},
+    "itself": {"properties": {"a": {"$ref": "#"}}, "required": ["a"], "type": ["object", "null"]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("parameters", ACCEPTED.values(), ids=ACCEPTED)
+def test_what_json_schema_permits_is_shown_to_a_model_that_may_choose(http, parameters):
+    tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
+    assert http.post(CHAT, json={"messages": ASK, "max_tokens": 1, "tools": tools}).status_code == 200
+
+
+NO_SCHEMAS = [
+    {"type": 5}, {"type": None}, {"type": []}, {"type": ["object", "any"]}, {"type": "Object"}, {"properties": []},
+    {"properties": {"a": None}}, {"properties": {"a": {"items": "string"}}}, {"items": [1]}, {"required": "a"},
+    {"required": [1]}, {"enum": "a"}, {"anyOf": {}}, {"allOf": [[]]}, {"oneOf": []}, {"prefixItems": {}}, {"not": 1},
+    {"additionalProperties": "no"}, {"minItems": -1}, {"maxLength": 1.5}, {"minimum": "1"}, {"pattern": 1}, {"$ref": 1},
+    {"$defs": {"a": 1}}, {"multipleOf": 0}, {"uniqueItems": 1}, {"patternProperties": {"a": []}}, {"dependentSchemas": []},
+    {"if": {"type": "x"}}, {"definitions": {"a": {"type": "x"}}}, {"dependencies": {"a": 1}}, {"propertyNames": []},
+]  # fmt: skip
+
+
+def test_what_no_draft_takes_for_a_schema_is_none(http):
+    drafts = ["http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema"]
+    for parameters in NO_SCHEMAS:
+        assert not all(jsonschema_rs.meta.is_valid({"$schema": draft, **parameters}) for draft in drafts)
+        body = {"messages": ASK, "tools": [{"type": "function", "function": {"name": "f", "parameters": parameters}}]}
+        assert refusal(http, CHAT, body)[0] == "tools.0.function.parameters"
 
 
 CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "[1]"}}

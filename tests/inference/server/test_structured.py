@@ -143,6 +143,9 @@ MALFORMED = {
     "regex": ({"guided_regex": "a(b"}, "cannot be compiled"),
     "schema": ({"guided_json": {"type": "objectt"}}, "cannot be compiled"),
     "grammar": ({"guided_grammar": "start: b"}, "cannot be compiled"),
+    "grammar without a text": ({"guided_grammar": 'start: a\na: a "x"'}, "guided_grammar cannot be compiled"),
+    "grammar with a dead end": ({"guided_grammar": 'start: "a" b\nb: "x" b'}, "guided_grammar cannot be compiled"),
+    "regex without a text": ({"guided_regex": "a[^\\s\\S]"}, "guided_regex cannot be compiled"),
     "response_format": ({"response_format": BAD_SCHEMA}, "response_format cannot be compiled"),
     "min_tokens": ({"min_tokens": 9, "max_tokens": 3}, "min_tokens is 9"),
     "prompt_logprobs": ({"prompt_logprobs": 1, "stream": True}, "null with stream"),
@@ -180,6 +183,18 @@ def test_fields_that_change_no_text_are_accepted(http):
         "prompt_cache_key": "k", "modalities": ["text"], "prediction": {"type": "content", "content": "x"}, "verbosity": "medium",
     }  # fmt: skip
     assert answer(http, **ignored) == answer(http)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_verbosity_that_is_not_served_is_told(http, stream, caplog):
+    """OpenAI's values are taken; a header and the log tell that only medium is served."""
+    for each in ("low", "medium", "high"):
+        caplog.clear()
+        body = {"messages": ASK, "max_tokens": 3, "stream": stream, "verbosity": each}
+        response = http.post("/v1/chat/completions", json=body)
+        assert response.status_code == 200
+        told = f"verbosity {each}" in caplog.text
+        assert (f"verbosity {each}" in response.headers.get("warning", "")) == told == (each != "medium")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pydantic import Field, ValidationError
 
 from ....params import MAX_STOP_STRINGS
 from ..errors import ApiError, invalid
-from ..fields import MAX_ID, MAX_TOKENS, Body, Integer, JsonObject, StopString, Strict, Text, Whole
+from ..fields import MAX_ID, MAX_TOKENS, Body, Integer, JsonObject, ParametersSchema, StopString, Strict, Text, Whole
 from ..protocol import FUNCTION_NAME, ChatRequest
 
 # Claude Code puts this line, which differs from request to request, before its system prompt: no page could be reused.
@@ -76,7 +76,7 @@ class CustomTool(Strict):
     type: Literal["custom"] | None = None
     name: str = Field(pattern=FUNCTION_NAME)
     description: Text | None = None
-    input_schema: JsonObject
+    input_schema: ParametersSchema
     strict: bool | None = Field(None, description="its calls keep the schema, also if the model decides to call")
 
     @property

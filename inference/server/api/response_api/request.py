@@ -4,7 +4,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from ..fields import MAX_ID, MAX_TOKENS, IgnoredFields, Integer, JsonObject, Seed, Strict, Text, Whole
+from ..fields import (
+    MAX_ID,
+    MAX_TOKENS,
+    IgnoredFields,
+    Integer,
+    JsonObject,
+    ParametersSchema,
+    Seed,
+    Strict,
+    Text,
+    Verbosity,
+    Whole,
+)
 from ..protocol import FUNCTION_NAME, ChatRequest
 
 MAX_ITEMS = 4095  # which, with the instructions, are at most as many messages as a chat request has
@@ -101,7 +113,7 @@ class FunctionTool(Strict):
     type: Literal["function"]
     name: str = Field(pattern=FUNCTION_NAME)
     description: Text | None = None
-    parameters: JsonObject | None = Field(None, description="a JSON schema")
+    parameters: ParametersSchema | None = Field(None, description="a JSON schema")
     strict: bool | None = Field(
         None, description="its calls keep the schema, also if the model decides whether to call; off by default"
     )
@@ -142,7 +154,7 @@ class Format(Strict):
 
 class TextConfig(Whole):
     format: Format | None = None
-    verbosity: Literal["low", "medium", "high"] | None = Field(None, description="ignored")
+    verbosity: Verbosity | None = Field(None, description="ignored")
 
 
 class Reasoning(Whole):
