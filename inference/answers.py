@@ -116,7 +116,6 @@ class Driver:
                 inbox.append(delta)
 
     def cancel(self, request_ids: set[int]) -> None:
-        """End requests that have not finished."""
         engine = self._engine
         if engine is None or os.getpid() != self._process:
             return
@@ -144,14 +143,12 @@ class Answers:
         return self._driver.deltas(requests, lambda delta: self._recorder.recorded(by_id[delta.request_id], delta))
 
     def completions(self, requests: list[Request]) -> Iterator[tuple[int, Completion]]:
-        """(index of the request, completion) as each finishes."""
         index = {request.id: i for i, request in enumerate(requests)}
         for delta in self.deltas(requests):
             if delta.completion is not None:
                 yield index[delta.request_id], delta.completion
 
     def all(self, requests: list[Request], use_tqdm: bool) -> list[Completion]:
-        """The completions in the order of the requests."""
         check_flags(use_tqdm=use_tqdm)
         completions = self.completions(requests)
         found = dict(_with_bar(completions, len(requests)) if use_tqdm else completions)

@@ -99,7 +99,6 @@ def checkpoint_name(directory: Path) -> str:
 
 
 def parts_around(model: Model, config: ModelConfig, tokenizer: Tokenizer | None, chosen: EngineConfig) -> Parts:
-    """The engine of a model that is in memory already."""
     precision, device, drafts = chosen.precision or "exact", chosen.device or "cpu", chosen.speculative_tokens
     if drafts == "auto":
         drafts = AUTO if getattr(model, "mtp", None) is not None else 0

@@ -28,7 +28,6 @@ class CheckPlan(NamedTuple):
     truths: np.ndarray  # [K, 3]
 
     def encode(self) -> tuple[np.ndarray, ...]:
-        """Encode as int64 arrays, which rank 0 sends to the other ranks."""
         return np.array([self.step], dtype=np.int64), *self[1:]
 
     @classmethod

@@ -52,7 +52,6 @@ class CacheReports:
     """
 
     def __init__(self, planner: CheckPlanner, page_size: int, stamp_at: Callable[[int, int, int], int]) -> None:
-        """stamp_at: CacheCheck.stamp_at."""
         self._planner, self._page_size, self._stamp_at = planner, page_size, stamp_at
         self._files = 0
         self._reported: deque[int] = deque(maxlen=_REMEMBERED)

@@ -106,7 +106,6 @@ def random_prompt(llm: "LLM", length: int, seed: int) -> list[int]:
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    """Print the results as a table on standard error."""
     from rich.console import Console
     from rich.table import Table
 

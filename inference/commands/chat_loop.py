@@ -212,7 +212,6 @@ class TerminalInput(LineInput):
         self._results: PromptSession[str] = PromptSession(multiline=True, key_bindings=_bindings())
 
     def read(self, prompt: str = PROMPT) -> str | None:
-        """Read a message as LineInput does."""
         session = self._session if prompt == PROMPT else self._results
         try:
             return without_quotes(session.prompt(FormattedText([("", prompt)])))
@@ -247,7 +246,6 @@ class CommandCompleter(Completer):
         self._paths = PathCompleter(expanduser=True)
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """Complete the last word of a command."""
         *before, word = document.text_before_cursor.split(" ")
         command = COMMANDS.get(before[0]) if before else None
         if not document.text.startswith("/") or "\n" in document.text_before_cursor:

@@ -151,7 +151,6 @@ def common(
 
 
 def main() -> None:
-    """Run the command line."""
     run(app)
 
 

@@ -182,7 +182,6 @@ def encode(llm: "LLM", line: Prompt) -> tuple[list[int], int]:
 
 
 def record(text: "Text") -> dict[str, Any]:
-    """A scored text as JSON values."""
     logprobs = [each.logprob for each in text.scores]
     likeliest = sum(each.top[0][0] == each.token_id for each in text.scores)
     return {

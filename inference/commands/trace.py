@@ -137,7 +137,6 @@ def compare(
 
 
 def as_lines(report: "Report") -> list[str]:
-    """Describe the report for people."""
     lines = [f"{len(report.compared)} stages compared, in order of computation"]
     reasons: dict[str, list[str]] = {}
     for name, reason in report.left_out.items():
@@ -162,7 +161,6 @@ def as_lines(report: "Report") -> list[str]:
 
 
 def as_object(report: "Report") -> dict[str, object]:
-    """Return the report as JSON values."""
     first = report.first
     difference = (
         None

@@ -6,11 +6,9 @@ from typing import Any
 import torch
 
 from ..trace import STAGES, Trace, describe_rows, order, parse_name
-from .diagnoses_attention import ATTENTION, EXPERTS
-from .diagnoses_index import INDEX, SELECTION
 from .diagnosis import Case, Diagnosis, diagnose, membership
+from .hypotheses import HYPOTHESES as HYPOTHESES
 
-HYPOTHESES = (*INDEX, *SELECTION, *ATTENTION, *EXPERTS)
 SCORES_OF = {"selection": "index_scores", "router_choice": "router_scores"}  # by what a choice is made
 # A chosen id may score this much below the best other one, relative to the row's root mean square: scores may be in bf16.
 OWN_MARGIN = 5e-3

@@ -229,7 +229,6 @@ class Client:
 
 
 def _message(content: bytes) -> str:
-    """Return the error message of a reply, in one line."""
     text = content.decode("utf-8", "replace")
     try:
         found = json.loads(text)
@@ -345,5 +344,4 @@ class Probe:
 
 
 def observation_json(seen: Observation) -> str:
-    """Write an observation as JSON text, for a report."""
     return json.dumps(vars(seen), default=vars, ensure_ascii=False)

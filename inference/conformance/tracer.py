@@ -146,7 +146,6 @@ class Tracer(StepObserver):
         return Trace(assembled, {**given, "rows": partial, "versions": versions()})
 
     def forget(self, request_id: int) -> None:
-        """Free the memory of a request's stages."""
         self._parts.pop(request_id, None)
 
     def _expand(self, stages: dict[str, torch.Tensor]) -> None:

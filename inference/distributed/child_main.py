@@ -12,7 +12,6 @@ PARENT_SECONDS = 1.0  # between two looks at whether the parent lives
 
 
 def main() -> None:
-    """Do the work of a rank until rank 0 ends."""
     parent, descriptor, port, rank, size = map(int, sys.argv[1:])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # rank 0 decides what ends
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -174,7 +174,6 @@ class Children:
         torch.set_num_threads(threads)
 
     def kill(self) -> None:
-        """Kill the processes without waiting for their end."""
         for process in self.processes:
             process.kill()
 

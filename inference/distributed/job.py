@@ -116,7 +116,6 @@ class Leader(Member):
     def broadcast(
         self, kind: MessageKind, values: dict[str, Any] | None = None, arrays: Sequence[np.ndarray] = ()
     ) -> None:
-        """Send a message to every other rank."""
         data = pack(kind, values, arrays)
         for rank, channel in self._channels.items():
             try:
@@ -229,7 +228,6 @@ class Follower(Member):
         threading.Thread(target=self._listen, daemon=True).start()
 
     def reply(self, values: dict[str, Any]) -> None:
-        """Answer rank 0."""
         with suppress(OSError):  # rank 0 has ended, and the listening thread handles that
             self._channel.send(MessageKind.REPLY, values)
 

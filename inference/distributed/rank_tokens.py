@@ -31,7 +31,6 @@ def empty_choices(batch: Batch, random: bool, device: torch.device) -> Choices:
 
 
 def share_choices(choices: Choices) -> Choices:
-    """Copy rank 0's choices to every rank."""
     sampled, accepted, (random, temperatures, seeds, places) = choices
     whole = torch.cat((sampled, accepted, seeds, places, temperatures.view(torch.int64)))
     if len(whole):

@@ -62,7 +62,6 @@ class Worker:
         self._runner: Runner | None = None
 
     def handle(self, message: Message) -> None:
-        """Do what a message of rank 0 says."""
         kind, values, arrays = message
         if kind == MessageKind.LOAD:
             self._model = self._load(ModelSource.from_json(values))

@@ -65,7 +65,6 @@ class RequestMaker:
         inspect: bool = False,
         policy: SelectionPolicy | None = None,
     ) -> list[Request]:
-        """The requests of one conversation or several."""
         check_flags(thinking=thinking)
         many: Sequence[Conversation] = [messages] if is_conversation(messages) else messages  # type: ignore[assignment]
         prompts = [self.chat_token_ids(conversation, thinking, tools) for conversation in many]
@@ -86,7 +85,6 @@ class RequestMaker:
         inspect: bool,
         policy: SelectionPolicy | None,
     ) -> Request:
-        """The request of one conversation with one answer."""
         if not is_conversation(messages):
             raise ArgumentError("messages", f"a list of {len(messages)} conversations", "one")
         [request] = self.make_chat(messages, self._one(params), thinking, tools, inspect, policy)
@@ -137,7 +135,6 @@ class RequestMaker:
         return self._need_tokenizer("a text prompt").encode_prompt(content)
 
     def chat_token_ids(self, messages: Conversation, thinking: bool = False, tools: Tools | None = None) -> list[int]:
-        """The prompt of a conversation."""
         return encode_messages(messages, self._need_tokenizer("a conversation"), thinking, tools, self._chat_format)
 
     def _make(

@@ -88,7 +88,6 @@ def prepare_largest_step(model: Transformer, budget: CacheBudget, ranks: int = 1
 
 
 def _run(runner: Runner, batch: Batch) -> None:
-    """A step, and the drafts after it if it makes any."""
     step = runner.run(batch)
     if batch.draft_tokens is not None:
         zeros = torch.zeros(len(batch.sampling), dtype=torch.int64, device=runner.device)

@@ -27,7 +27,6 @@ class DraftInputs:
         self.noise = DraftNoise(random, torch.zeros(requests, dtype=torch.float64, device=device), seeds, positions)
 
     def fill(self, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
-        """Copy the Choices of a step, on the device."""
         self.following[: len(sampled)] = sampled
         self.accepted[: len(accepted)] = accepted
         if noise.random:

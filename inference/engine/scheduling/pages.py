@@ -23,7 +23,6 @@ class PagePool:
     """
 
     def __init__(self, page_count: int, page_size: int, reuse: bool = True, drafts: bool = False) -> None:
-        """drafts: whether there is a draft layer."""
         self.page_count = page_count
         self.page_size = page_size  # tokens
         self.reuse = reuse
@@ -53,7 +52,6 @@ class PagePool:
         return self.free + self.cached
 
     def pages_for(self, tokens: int) -> int:
-        """The number of pages that hold this many tokens."""
         return -(-tokens // self.page_size)
 
     def allocate(self, count: int) -> list[int]:

@@ -218,7 +218,6 @@ class Delivery:
 
     @property
     def is_due(self) -> bool:
-        """Tell whether deltas wait for the next delivery."""
         return bool(self.waiting)
 
     def flush(self, urgent: Collection[Inbox], now: float, open_requests: int) -> None:
@@ -233,7 +232,6 @@ class Delivery:
             self.waiting = deliver(due) + later
 
     def flush_all(self, now: float) -> None:
-        """Deliver all that waits, before a step that may be long."""
         self.waiting, self._latest = deliver(self.waiting), now
 
 

@@ -69,13 +69,11 @@ class OpenWork:
 
     @property
     def is_idle(self) -> bool:
-        """Tell whether there is nothing to run."""
         with self._wake:
             return not self._entries and not self._waiting_jobs
 
     @property
     def jobs(self) -> int:
-        """The number of jobs that have not ended."""
         return len(self._jobs)
 
     @property
@@ -92,7 +90,6 @@ class OpenWork:
             return held + sum(not job.is_cancelled for job in self._jobs)
 
     def find(self, request_id: int) -> Entry | None:
-        """An open request, or None."""
         return self._entries.get(request_id)
 
     # For the callers' threads.
