@@ -83,7 +83,7 @@ class SyncStream(Stream):
         if self._ended:
             raise StopIteration
         try:
-            delta = self._inbox.deltas.get(timeout=seconds)
+            delta = self._inbox.get(timeout=seconds)
         except queue.Empty:
             return None
         self._ended = delta.finish_reason is not None
@@ -122,13 +122,7 @@ class AsyncInbox:
         return deltas
 
 
-class SyncInbox:
-    """Filled by the engine's thread, emptied by the caller's."""
-
-    def __init__(self) -> None:
-        self.deltas: queue.SimpleQueue[Delta] = queue.SimpleQueue()
-
-
+SyncInbox = queue.SimpleQueue[Delta]  # filled by the engine's thread, emptied by the caller's
 Inbox = AsyncInbox | SyncInbox
 
 
@@ -139,10 +133,10 @@ def deliver(deltas: Iterable[tuple[Inbox, Delta]]) -> list[tuple[Inbox, Delta]]:
     """
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[AsyncInbox, Delta]]] = defaultdict(list)
     for inbox, delta in deltas:
-        if isinstance(inbox, SyncInbox):
-            inbox.deltas.put(delta)
-        else:
+        if isinstance(inbox, AsyncInbox):
             by_loop[inbox.loop].append((inbox, delta))
+        else:
+            inbox.put(delta)
     refused: list[tuple[Inbox, Delta]] = []
     for loop, pairs in by_loop.items():
         try:
