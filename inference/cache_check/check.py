@@ -1,8 +1,6 @@
 """Checks of the caches while the engine runs (`--check-cache`): each step stamps and compares entries, and reports mismatches.
 
-CacheCheck is an observer of the runner's steps (engine/running/observer.py); the engine knows nothing else of it.
-
-kernels/cache_stamps.py defines stamps, chains and tasks. With checks on, each step
+With checks on (kernels/cache_stamps.py defines stamps, chains and tasks), each step
 
 - verifies pages that a newly admitted request reuses, before the model reads them: every stamp and chain of every layer, the end of
   the chain against the request's tokens, and the bytes of some of them;
