@@ -37,10 +37,7 @@ _RECENT = 8  # steps whose mismatches can still be attributed to requests
 
 
 class CacheCheck(StepObserver):
-    """The stamps of one rank's caches, and the checks of its steps.
-
-    The caches of the MTP layer are left as they are: drafts cannot change an answer.
-    """
+    """The stamps of one rank's caches, and the checks of its steps. The draft layer's caches have none: it changes no answer."""
 
     words = DECODE_WORDS
 
@@ -155,10 +152,7 @@ class CacheCheck(StepObserver):
         self._check(torch.from_numpy(table).to(self._device), step, tasks, None, truths)
 
     def _stamp(self, inputs: Inputs, counts: Sequence[int]) -> Inputs:
-        """Write the chains of a step's tokens, and add AttentionMetadata.stamps, which the model's launches store.
-
-        counts: the number of new tokens of each sequence.
-        """
+        """Write the chains of a step's tokens, `counts` of each sequence, and add AttentionMetadata.stamps for the launches."""
         tokens, positions, metadata, table = inputs
         starts = None
         if len(counts) < len(tokens):

@@ -57,10 +57,7 @@ class CacheReports:
         self._reported: deque[int] = deque(maxlen=_REMEMBERED)
 
     def errors(self, found: Sequence[Mismatch], others: Sequence[Request]) -> dict[int, str]:
-        """Report mismatches: one line for each request, by its id.
-
-        others: requests whose entries may be in the place of the right ones.
-        """
+        """Report mismatches: one line for each request, by its id. others: whose entries may be in the place of the right ones."""
         first = {mismatch.request.id: mismatch for mismatch in reversed(found)}
         new = {id: mismatch for id, mismatch in first.items() if id not in self._reported}
         self._reported.extend(new)

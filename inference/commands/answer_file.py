@@ -77,10 +77,7 @@ def _answer_all(
     write: Callable[[int, dict[str, Any]], None],
     bar: bool = True,
 ) -> int:
-    """Call `write` with the place of each prompt and its record, as they finish. Returns the number of failed ones.
-
-    bar: show the progress, if standard error is a terminal.
-    """
+    """Call `write` with each prompt's place and record, as they finish. Returns the number of failed ones. bar: show progress."""
     failed = tokens = done = 0
     before, start = llm.stats(), time.perf_counter()
     with answer_bar(len(prompts), bar) as show:

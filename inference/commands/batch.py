@@ -126,10 +126,7 @@ async def answer_all(
     max_open: int,
     progress: Callable[[int], None] = lambda done: None,
 ) -> int:
-    """Append the record of each request when it finishes; returns the number of failed ones. At most `max_open` run together.
-
-    progress: called with the number of answers, several times a second.
-    """
+    """Append each request's record when it finishes, at most `max_open` together; returns the number of failed ones."""
     open_requests = asyncio.Semaphore(max_open)
     failed = done = 0
 

@@ -92,10 +92,7 @@ class ChatLoop:
             _note("Stopped.")
 
     def _answer(self, messages: list[Message]) -> None:
-        """Answer a conversation. If the model calls functions, ask for their results and let it answer again.
-
-        Messages that are refused or whose answer fails are not kept.
-        """
+        """Answer a conversation, and again with the results of the functions that it calls. Only what succeeds is kept."""
         session, waiting = self._session, True
         while waiting:
             try:

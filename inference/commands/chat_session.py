@@ -235,10 +235,7 @@ def help_text() -> str:
 
 
 def parse_command(message: str) -> tuple[str, str] | None:
-    """Read a command as (name, argument); None for any other message.
-
-    Several lines are a command only if they begin with the name of one: a pasted text may begin with a slash.
-    """
+    """Read a command as (name, argument); None for other messages, also a pasted text that begins with a slash."""
     name, _, argument = message.partition(" ")
     if not message.startswith("/") or ("\n" in message and name.split("\n")[0] not in COMMANDS):
         return None

@@ -35,10 +35,7 @@ SAME_NAMES = {
 
 
 def read_overrides(config: Path | None, overrides: Sequence[str] | None) -> dict[str, Any]:
-    """Read the fields of ModelConfig that replace the checkpoint's: from the file `config`, then from KEY=VALUE texts.
-
-    ValueError for a file or a value that cannot be read.
-    """
+    """Read the fields of ModelConfig that replace the checkpoint's: from the file `config`, then from KEY=VALUE texts."""
     values: dict[str, Any] = {}
     if config is not None:
         try:

@@ -34,10 +34,7 @@ class Prompt:
 
 
 def read_prompts(path: Path, more: Sequence[str] = SAMPLING) -> list[Prompt]:
-    """Read prompts: one JSON object on each line of a .jsonl file, or texts separated by blank lines in any other file.
-
-    The whole file is checked; ValueError names the file and the line. more: as in `parse_prompt`.
-    """
+    """Read the objects of a .jsonl file, or the texts of another file. ValueError names the line. more: as in `parse_prompt`."""
     if path.suffix == ".jsonl":
         prompts = [parse_prompt(line, number, f"{path}, line {number}", more) for number, line in read_lines(path)]
     else:

@@ -158,10 +158,7 @@ def score_all(llm: "LLM", lines: Sequence[Prompt], write: Callable[[dict[str, An
 
 
 def encode(llm: "LLM", line: Prompt) -> tuple[list[int], int]:
-    """A text's token ids, and the position whose logits give its first scored token. ValueError if nothing is left to score.
-
-    The answer of a conversation that ends with a message of the assistant's is that message's text.
-    """
+    """Token ids, and the position whose logits give the first scored one; without `answer`, a last message of the assistant's."""
     answer = line.answer
     last = line.content[-1] if line.source == "messages" and line.content else None
     if answer is None and isinstance(last, dict) and last.get("role") == "assistant":

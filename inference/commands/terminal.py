@@ -48,11 +48,7 @@ def interruptible(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def stream(llm: "LLM", token_ids: Sequence[int], params: "SamplingParams", inspect: bool = False) -> "Iterator[Delta]":
-    """Yield the deltas of one request. Ctrl-C ends them after the running step, with finish_reason "abort".
-
-    Closing `LLM.stream` instead would end the request without the Completion that says what was generated. While a long prompt is
-    read, standard error says how far, if it is a terminal.
-    """
+    """Yield the deltas of one request. Ctrl-C ends them after the running step, with finish_reason "abort" and a Completion."""
     request, driver = llm.requests.make_one(token_ids, params, inspect, None), llm.driver
     finished = False
     with interruptible(lambda: llm.engine.abort(request.id)), ReadingLine(request, sys.stderr) as line:
@@ -69,10 +65,7 @@ def stream(llm: "LLM", token_ids: Sequence[int], params: "SamplingParams", inspe
 
 
 class ReadingLine:
-    """A line that says how much of a request's prompt is computed; it is rewritten in place, and erased at the end.
-
-    It appears only in a terminal, and only while more than `LONG_PROMPT` tokens are left.
-    """
+    """A line of a terminal that says how much of a long prompt is computed, rewritten in place and erased at the end."""
 
     def __init__(self, request: "Request", out: TextIO) -> None:
         self._request, self._out = request, out

@@ -106,10 +106,7 @@ class Report:
 
 
 def compare(a: Trace, b: Trace) -> Report:
-    """Walk the stages in order of computation up to the first difference; a is the right one.
-
-    ValueError for traces that have no stage in common, or different numbers of tokens.
-    """
+    """Walk the stages in order of computation up to the first difference; a is right. ValueError for traces of different texts."""
     layers = min(a.layers, b.layers)
     names = sorted(a.stages.keys() & b.stages.keys(), key=lambda name: order(name, layers))
     if not names:

@@ -105,10 +105,7 @@ class Golden:
         return noise
 
     def noise_of(self, logprobs: np.ndarray) -> np.ndarray:
-        """fp32 [F]: the least of `noises` that explains most of what an implementation differs by.
-
-        A bug may change many tokens, but seldom as many as rounding does: the lower quarter of all distances tells how it rounds.
-        """
+        """fp32 [F]: the least of `noises` that explains the lower quarter of all distances, which few bugs change."""
 
         def quarter(values: np.ndarray) -> float:
             return float(np.nanquantile(np.abs(values - self.logprobs), 0.25))
@@ -127,10 +124,7 @@ class Golden:
 
 
 def aligned(item: Item, reply: Reply | None) -> np.ndarray:
-    """fp32 [item.size]: a reply's log-probabilities of the right answer's tokens, each followed by its place's other tokens.
-
-    They are NaN where the reply lacks them, and after its first wrong token, because the rest answers another prompt.
-    """
+    """fp32 [item.size]: a reply's log-probabilities, NaN where it lacks them and after its first wrong token."""
     found = np.full(item.size, np.nan, np.float32)
     if reply is None:
         return found

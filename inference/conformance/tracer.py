@@ -189,10 +189,7 @@ def trace_prompts(
     layers: Iterable[int] | None = None,
     chunk: int | None = None,
 ) -> Iterator[Trace]:
-    """Every stage of a forward pass over each prompt's tokens, in their order: as many together as `chunk` tokens a step hold.
-
-    chunk: by default the engine's max_batch_tokens. ValueError as `RequestMaker`.
-    """
+    """Every stage of a forward pass over each prompt's tokens, in their order; `chunk`, or max_batch_tokens, of them in a step."""
     size = engine.limits.max_batch_tokens if chunk is None else chunk
     if size < 1:
         raise ValueError(f"chunk is {size}; expected at least 1")

@@ -103,10 +103,7 @@ class _Comparison:
         return 2 * common / energy if energy else 0.0
 
     def same_texts(self, bug: KnownBug) -> float | None:
-        """The share of wrong texts and numbers that the server and a bug have in common: Dice's. 0 if neither has any.
-
-        None if all of the server's are in groups of questions that the bug was not asked.
-        """
+        """The share of wrong texts and numbers in common with a bug: Dice's. None if the bug was asked no such question."""
         asked = [item for item in self.items if item.group in bug.groups]
         if any(self.wrong.values()) and not any(self.wrong[item.name] for item in asked):
             return None

@@ -85,10 +85,7 @@ class BatchDecoder:
     def decode(
         self, update: BatchUpdate, decodes: int, draft_tokens: int | None = None, draft_entries: int | None = None
     ) -> Batch:
-        """The batch, with these `decodes`, `draft_tokens` and `draft_entries`.
-
-        Its requests have all that a step reads: the tokens of this step and all their pages.
-        """
+        """The batch, whose requests have all that a step reads: the tokens of this step and all their pages."""
         columns, tokens, pages, page_counts, dropped, sampled_rows, encoded = (array.tolist() for array in update)
         policies, at = dict[int, SelectionPolicy](), 0
         while at < len(encoded):

@@ -147,10 +147,7 @@ class Leader(Member):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Wrap work that all ranks do at the same time.
-
-        A rank that fails there leaves the others waiting in a collective, so any exception ends the whole job.
-        """
+        """Wrap work that all ranks do at the same time: an exception ends the job, because the others wait in a collective."""
         try:
             yield
         except BaseException as error:
@@ -171,10 +168,7 @@ class Leader(Member):
         exit_now(1, text)
 
     def end(self) -> None:
-        """End the other ranks and leave the group, in order unless the job has failed. Called when this process exits.
-
-        With children, this process may go on afterwards.
-        """
+        """End the other ranks and leave the group, in order unless the job has failed; at the latest when this process exits."""
         if self._ending or os.getpid() != self._process:  # a copy that the user's program has forked
             return
         self._ending = True
@@ -232,10 +226,7 @@ class Follower(Member):
             self._channel.send(MessageKind.REPLY, values)
 
     def follow(self, handle: Callable[[Message], None]) -> NoReturn:
-        """Call `handle` with each of rank 0's messages until rank 0 ends the job; then exit this process.
-
-        An exception of `handle` is reported to rank 0, which ends the job.
-        """
+        """Call `handle` with each of rank 0's messages until rank 0 ends the job, which an exception makes it do; then exit."""
         try:
             while (message := self._messages.get()).kind != MessageKind.END:
                 handle(message)
@@ -308,10 +299,7 @@ END_SECONDS = 20
 
 
 def exit_now(code: int, text: str | None = None) -> NoReturn:
-    """End this process without any clean-up: a thread that hangs in a collective cannot be asked to end.
-
-    text: one line for standard error.
-    """
+    """Print a line and end this process without clean-up: a thread that hangs in a collective cannot be asked to end."""
     if text is not None:
         print(f"deepseek-v32: {text}", file=sys.stderr)
     sys.stdout.flush()

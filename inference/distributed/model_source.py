@@ -65,11 +65,7 @@ class ModelSource:
         return cls(config, directory, precision, backend, device, **options)
 
     def with_drafts(self, value: int | Literal["auto"]) -> tuple["ModelSource", int]:
-        """This source, with the MTP layer if it is to guess tokens, and Limits.speculative_tokens.
-
-        ValueError for other values, and for a number that a model without MTP layer cannot have. "auto" is 0 for synthetic weights,
-        whose layer guesses nothing.
-        """
+        """This source, with the MTP layer if it is to guess tokens, and Limits.speculative_tokens. ArgumentError for others."""
         config, here = self.config, self.directory
         numbers = range(MAX_DRAFT_TOKENS + 1)
         if value != "auto" and (isinstance(value, bool) or not isinstance(value, int) or value not in numbers):
@@ -85,10 +81,7 @@ class ModelSource:
         raise ArgumentError("speculative_tokens", value, expected)
 
     def load(self, device: str, ranks: Ranks | None, progress: Progress | None = None) -> Transformer:
-        """Load the model, or this rank's shard of it, on `device`. ValueError for an incomplete or damaged checkpoint.
-
-        The caller has called `check_fits`.
-        """
+        """Load the model, or this rank's shard of it. The caller has called `check_fits`. ValueError for a damaged checkpoint."""
         if self.directory is not None:
             arguments = (self.directory, self.precision, self.backend, device, None, progress, ranks)
             return load_model(*arguments, self.verify_hashes, self.mtp, self.deterministic, self.config, self.offload)

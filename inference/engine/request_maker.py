@@ -22,10 +22,7 @@ from .request import PromptTooLong, Request
 
 
 class RequestMaker:
-    """Makes requests, without queueing them. Any thread may call its methods at any time; a request may be used once.
-
-    ValueError names an argument of the wrong type, or the value that is out of range.
-    """
+    """Makes requests, without queueing them, in any thread. ValueError names an argument of the wrong type, or out of range."""
 
     def __init__(
         self,

@@ -108,10 +108,7 @@ def count_pages(budget: CacheBudget, model: Transformer, ranks: int = 1) -> int:
 
 
 def _slots_in_memory(slots: ExpertSlots, memory_fraction: float, others: int, ranks: int) -> int:
-    """Return how many experts fit next to the weights and `others` bytes. ArgumentError if none does.
-
-    On a GPU, in `memory_fraction` of its memory; on a CPU, in half of what is available, so that files stay in memory, too.
-    """
+    """Return how many experts fit next to the weights and `others` bytes: on a CPU in half of what is available, for the files."""
     if slots.device.type == "cuda":
         free, total = torch.cuda.mem_get_info(slots.device)
         room = free - int((1 - memory_fraction) * total) - others

@@ -35,11 +35,7 @@ class DraftInputs:
 
 
 class DraftGraphs:
-    """Runs the MTP layer after steps of `graphs`. On a CPU the same passes run without a graph.
-
-    They are not captured right after their step is, because other answers would wait for both captures. Nor are they after a step
-    without a graph, whose hidden states have no fixed place.
-    """
+    """Runs the MTP layer after steps of `graphs`, captured not right after the step, which would keep other answers waiting."""
 
     def __init__(self, drafter: Drafter, graphs: DecodeGraphs) -> None:
         self._drafter, self._graphs = drafter, graphs

@@ -63,10 +63,7 @@ def _bits(device: torch.device) -> torch.Tensor:
 
 
 def make_masks(requests: Sequence[Request], vocab: int, pinned: bool) -> torch.Tensor:
-    """int32 [M, ⌈vocab / 32⌉] on the host: a bit for each token that may come, the lowest first.
-
-    pinned: in page-locked memory. Raises what a request's grammar raises.
-    """
+    """int32 [M, ⌈vocab / 32⌉] on the host, `pinned` or not: a bit for each token that may come, the lowest first."""
     masks = torch.full((len(requests), -(-vocab // 32)), EVERY, dtype=torch.int32, pin_memory=pinned)
     write_masks(requests, Mask.rows(masks.numpy().view(np.uint32)))
     return masks

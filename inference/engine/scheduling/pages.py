@@ -65,10 +65,7 @@ class PagePool:
         return pages
 
     def find(self, tokens: Sequence[int], most: int | None = None) -> tuple[list[int], int, int]:
-        """Find the pages of the longest known prefix of `tokens[:most]`; takes no references.
-
-        Returns them, the prefix id after them, and how many leading ones have the draft layer's entries.
-        """
+        """The longest known prefix of `tokens[:most]`: its pages, the id after it, how many have the draft layer's entries."""
         pages: list[int] = []
         prefix_id, drafted, whole = ROOT, 0, tuple(tokens)
         for end in range(self.page_size, (len(whole) if most is None else most) + 1, self.page_size):

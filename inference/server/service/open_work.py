@@ -158,10 +158,7 @@ class OpenWork:
             self._jobs.pop(job, None)
 
     def take_all(self, forget: bool = False) -> tuple[list[Entry], list[ScoreJob]]:
-        """Every open request, none of which arrives any more, and the jobs that wait, which are no longer open.
-
-        forget: nothing is open any more.
-        """
+        """The open requests, none of which arrives any more, and the jobs that wait, which end here. forget: nothing stays open."""
         with self._wake:
             entries, jobs = list(self._entries.values()), list(self._waiting_jobs)
             self._arrivals.clear()

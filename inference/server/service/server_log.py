@@ -24,10 +24,7 @@ REPORT_SECONDS = 10.0
 
 
 def configure_logging(level: LogLevel = "info") -> None:
-    """Write log records of this package and of the HTTP server from `level` on to standard error; of other packages, warnings.
-
-    For programs, called once when they start. A root handler that is installed already is kept.
-    """
+    """Write records of this package and of the HTTP server from `level` on to standard error; of other packages, warnings."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for name in ("deepseek_v32", "uvicorn"):
         logging.getLogger(name).setLevel(level.upper())

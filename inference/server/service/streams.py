@@ -127,10 +127,7 @@ Inbox = AsyncInbox | SyncInbox
 
 
 def deliver(deltas: Iterable[tuple[Inbox, Delta]]) -> list[tuple[Inbox, Delta]]:
-    """Put deltas into their inboxes and wake each event loop once. A wake-up per delta costs a small model 10 % of its speed.
-
-    Returns those that their event loop has not taken although it is open, in order, to be delivered later.
-    """
+    """Put deltas into their inboxes and wake each event loop once. Returns what an open loop has not taken, for later."""
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[AsyncInbox, Delta]]] = defaultdict(list)
     for inbox, delta in deltas:
         if isinstance(inbox, AsyncInbox):
