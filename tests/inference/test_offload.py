@@ -184,18 +184,18 @@ def test_a_damaged_expert_is_found_at_its_first_read(damaged, manifest):
 
 def test_a_read_that_fails_ends_the_requests_of_its_step_only(checkpoints, monkeypatch):
     failing = False
-    reading, (file, _) = expert_files.reading, expert_file(checkpoints / "fp8")
+    read_into, (file, start) = expert_files.read_into, expert_file(checkpoints / "fp8")
 
-    def flaky(path: Path, *arguments: Any) -> Any:
+    def flaky(path: Path, first: int, *arguments: Any) -> None:
         nonlocal failing
-        if failing and path == file:
+        if failing and (path, first) == (file, start):
             failing = False
             raise CheckpointError(path, "can no longer be read (Input/output error)")
-        return reading(path, *arguments)
+        read_into(path, first, *arguments)
 
     with offloaded(checkpoints / "fp8", max_sequences=1, deterministic=True) as llm:
         expected = [(each.token_ids, each.logprobs) for each in llm.generate(PROMPTS, PARAMS)]
-        monkeypatch.setattr(expert_files, "reading", flaky)
+        monkeypatch.setattr(expert_files, "read_into", flaky)
         failing = True
         completions = llm.generate(PROMPTS, PARAMS)
         assert [each.finish_reason for each in completions] == ["error", "length", "length"]
