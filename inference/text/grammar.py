@@ -69,7 +69,11 @@ class StructuredOutputsParams:
             kind, text, literals = "choice", json.dumps(self.choice), list(self.choice)
         elif self.json is not None:
             kind, text = "json", self.json if isinstance(self.json, str) else _dump(self.json)
-            literals = _literals(schema := _load(text))
+            try:
+                schema = json.loads(text)
+            except (ValueError, RecursionError):
+                schema = None
+            literals = _literals(schema)
             if not isinstance(schema, dict):
                 raise ArgumentError("structured_outputs.json", f"{text[:100]!r}", "a JSON schema, which is an object")
             if not has_end(schema):
@@ -135,13 +139,6 @@ def _literals(schema: Any) -> list[str]:
         elif isinstance(value, list):
             values += [(each, is_literal, False) for each in value]
     return found
-
-
-def _load(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 # Of an error about a schema: its value, what is expected instead, and the verb.

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 
 from ...completion import Completion, Delta
 from ...engine.request import Request as EngineRequest
@@ -17,7 +17,7 @@ from ..service.streams import AsyncStream
 from .context import ApiContext, check_finished, new_id, usage
 from .conversations import MessageName, answer_params, conversation_ids, grammar_field, message_name
 from .errors import DONE, declared, skipped
-from .events import Chunks, ClientGone, EventStream, collect, merged, unless_gone
+from .events import Chunks, EventStream, collect, merged, whole
 from .fields import response_schema, sampling_params
 from .guard import BoundedRoute
 from .logprobs import chat_logprobs, prompt_logprobs, refuse_in_stream, selections, selections_of
@@ -44,10 +44,7 @@ def chat_router(context: ApiContext) -> APIRouter:
             requests = await make_chat_requests(context, body)
             events = _stream(context, body, await context.submit(requests), len(requests[0].prompt))
             return EventStream(events, headers)
-        try:
-            return JSONResponse(await unless_gone(request, answer_chat(context, body)), headers=headers)
-        except ClientGone:
-            return Response(status_code=499)
+        return await whole(request, answer_chat(context, body), headers)
 
     return router
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
@@ -16,7 +16,7 @@ from ...params import MAX_LOGPROBS, SamplingParams
 from ..service.streams import AsyncStream
 from .context import ApiContext, check_finished, new_id, usage
 from .errors import DONE, ApiError, declared
-from .events import Chunks, ClientGone, EventStream, collect, merged, unless_gone
+from .events import Chunks, EventStream, collect, merged, whole
 from .fields import (
     MAX_CHOICES,
     MAX_PROMPTS,
@@ -80,10 +80,7 @@ def completions_router(context: ApiContext) -> APIRouter:
             if body.prompt_logprobs is not None:
                 refuse_in_stream(body.prompt_logprobs)
             return EventStream(_stream(context, body, *await _begin(context, body)))
-        try:
-            return JSONResponse(await unless_gone(request, answer_completion(context, body)))
-        except ClientGone:
-            return Response(status_code=499)
+        return await whole(request, answer_completion(context, body))
 
     return router
 
@@ -126,18 +123,13 @@ async def _begin(context: ApiContext, body: CompletionRequest) -> tuple[list[_Pr
     params = sampling_params(body, max(max_tokens, 1), body.logprobs, context.service.requests.default_params)
     prompts, requests = [], []
     for source in body.prompts():
-        encode = partial(_token_ids, context, body, source)
+        specials = body.add_special_tokens, body.parse_special_tokens
+        encode = partial(context.text_ids, source, *specials) if isinstance(source, str) else partial(list, source)
         made = await context.make_requests(len(source), encode, params, bool(body.return_selections), form_field(body))
         prompts.append(await _prompt(context, body, list(made[0].prompt)))
         requests += made
     streams = await context.submit(requests) if max_tokens else []
     return [prompt for prompt in prompts for _ in range(n)], streams
-
-
-def _token_ids(context: ApiContext, body: CompletionRequest, source: str | list[int]) -> list[int]:
-    if isinstance(source, str):
-        return context.text_ids(source, body.add_special_tokens, body.parse_special_tokens)
-    return source
 
 
 async def _prompt(context: ApiContext, body: CompletionRequest, tokens: list[int]) -> _Prompt:

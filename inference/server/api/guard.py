@@ -82,7 +82,7 @@ class Guard:
         host = headers.get("host", "")
         # A page cannot rebind an address, by which probes ask for a container.
         is_known = "*" in self._hosts or host_name(host) in self._hosts
-        if not is_known and not (scope["path"] in PROBES and _is_address(host_name(host).strip("[]"))):
+        if not is_known and not (scope["path"] in PROBES and _address(host_name(host)) is not None):
             return ApiError(
                 403, "the Host header has another name; expected one of this server's (--allowed-host)", code="host"
             )
@@ -181,21 +181,15 @@ def host_name(host: str) -> str:
     return name.lower()
 
 
-def _is_address(host: str) -> bool:
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(host)
+        return ipaddress.ip_address(host.strip("[]"))
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def is_loopback(address: str) -> bool:
-    if address == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(address.strip("[]")).is_loopback
-    except ValueError:
-        return False
+    return address == "localhost" or ((found := _address(address)) is not None and found.is_loopback)
 
 
 def _given_key(headers: Headers) -> bytes:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..service.open_work import STOPPED
-from .errors import ApiError
+from .errors import stopped
 
 # The streams of pages that are open in browsers. They carry nothing and never end by themselves.
 IDLE = "/gradio_api/heartbeat/"
@@ -47,7 +46,7 @@ class OpenRequests:
     async def answer(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the application answer a request, until `end` is called."""
         if self._ended:
-            await _stopped().response(scope["path"])(scope, receive, send)
+            await stopped().response(scope["path"])(scope, receive, send)
             return
         task = asyncio.current_task()
         assert task is not None
@@ -71,9 +70,9 @@ class OpenRequests:
         if not request.is_ended or request.is_complete:
             return
         if request.content_type is None:
-            await _stopped().response(request.path)(scope, receive, send)
+            await stopped().response(request.path)(scope, receive, send)
         else:
-            ending = _stopped().ending(request.path) if request.path.startswith("/v1/") else b""
+            ending = stopped().ending(request.path) if request.path.startswith("/v1/") else b""
             await send({"type": "http.response.body", "body": ending})
 
 
@@ -89,7 +88,3 @@ class EndsOpenRequests:
             await self._requests.answer(self._app, scope, receive, send)
         else:
             await self._app(scope, receive, send)
-
-
-def _stopped() -> ApiError:
-    return ApiError(503, STOPPED, code="stopped", headers={"Retry-After": "30"})

@@ -13,7 +13,7 @@ from ..chat import make_chat_requests
 from ..context import ApiContext, check_finished
 from ..conversations import conversation_ids
 from ..errors import MessageErrorResponse, declared, renamed, skipped
-from ..events import ClientGone, EventStream, collect, merged, unless_gone
+from ..events import EventStream, collect, merged, whole
 from ..fields import response_schema
 from ..guard import BoundedRoute
 from ..responses import EVENTS
@@ -44,10 +44,7 @@ def messages_router(context: ApiContext) -> APIRouter:
         headers = skipped(body.tools, CustomTool)
         if body.stream:
             return EventStream(_stream(*await _begin(context, body)), headers)
-        try:
-            return JSONResponse(await unless_gone(request, _answer(context, body)), headers=headers)
-        except ClientGone:
-            return Response(status_code=499)
+        return await whole(request, _answer(context, body), headers)
 
     @router.post(
         "/v1/messages/count_tokens", response_model=TokenCount, responses=declared(404, model=MessageErrorResponse)

@@ -16,7 +16,7 @@ from ...service.streams import AsyncStream
 from ..chat import make_chat_requests
 from ..context import ApiContext, check_finished
 from ..errors import ApiError, declared, renamed, skipped
-from ..events import ClientGone, EventStream, collect, merged, unless_gone
+from ..events import EventStream, collect, merged, whole
 from ..fields import count_characters
 from ..guard import BoundedRoute
 from ..responses import EVENTS
@@ -49,7 +49,8 @@ class KeptResponses:
 
     def conversation(self, body: ResponseRequest) -> list[Item]:
         """Return a request's items, after the earlier response's items, without references. Raises ApiError."""
-        items = self._before(body.previous_response_id)
+        before, name = body.previous_response_id, "previous_response_id"
+        items = [] if before is None else self._found(before, 400, name, f"the id of a response {_WAY_OUT}").items
         if isinstance(body.input, str):
             return [*items, Message(role="user", content=body.input)]
         return [*items, *(self._item(index, item) for index, item in enumerate(body.input))]
@@ -77,11 +78,11 @@ class KeptResponses:
         self._forget(response_id)
 
     def _known(self, response_id: str) -> _Conversation:
+        return self._found(response_id, 404, "response_id", "that of a response that this server still keeps")
+
+    def _found(self, response_id: str, status: int, name: str, expected: str) -> _Conversation:
         if (found := self._conversations.get(response_id)) is None:
-            name = "response_id"
-            raise ApiError(
-                404, f"{name} is {response_id[:100]!r}; expected that of a response that this server still keeps", name
-            )
+            raise ApiError(status, f"{name} is {response_id[:100]!r}; expected {expected}", name)
         return found
 
     def _forget(self, response_id: str) -> None:
@@ -89,14 +90,6 @@ class KeptResponses:
         self._size -= forgotten.size
         for each in forgotten.output_ids:
             del self._items[each]
-
-    def _before(self, response_id: str | None) -> list[Item]:
-        if response_id is None:
-            return []
-        if (found := self._conversations.get(response_id)) is None:
-            name = "previous_response_id"
-            raise ApiError(400, f"{name} is {response_id[:100]!r}; expected the id of a response {_WAY_OUT}", name)
-        return found.items
 
     def _item(self, index: int, item: Item) -> Item:
         if not isinstance(item, ItemReference):
@@ -126,11 +119,7 @@ def responses_router(context: ApiContext) -> APIRouter:
         headers = skipped(body.tools, FunctionTool)
         if body.stream:
             return EventStream(_stream(await _begin(context, body, kept)), headers)
-        try:
-            answer = await unless_gone(request, _answer(await _begin(context, body, kept)))
-            return JSONResponse(answer, headers=headers)
-        except ClientGone:
-            return Response(status_code=499)
+        return await whole(request, _answer(await _begin(context, body, kept)), headers)
 
     @router.get(
         "/v1/responses/{response_id}", response_model=None, responses={200: {"model": ResponseObject}, **declared(404)}
