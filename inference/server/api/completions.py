@@ -1,7 +1,7 @@
 """POST /v1/completions."""
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -149,13 +149,13 @@ async def _stream(
     prompt_tokens = sum(len(prompt.tokens) for prompt in prompts[:: body.n or 1])
     chunks = Chunks(_head(context), body.stream_options, prompt_tokens)
     choices = [_Choice(context, body, index, prompt) for index, prompt in enumerate(prompts)]
-    texts = [chunks.text(choice.text) for choice in choices]
+    texts = [chunks.text(choice.piece) for choice in choices]
     completions = [_empty_completion(prompt) for prompt in prompts]
     for choice, completion in zip(choices, completions, strict=True):
         if (echo := choice.echo()) is not None:
             yield chunks.choice(echo)
         if not streams:
-            yield chunks.choice(choice.piece("", [], completion))
+            yield chunks.choice(choice.piece("", (), completion))
     async for index, deltas in merged(streams):
         chunks.count(deltas)
         piece = choices[index].push(deltas)
@@ -183,7 +183,7 @@ class _Choice:
         """The chunk that repeats the prompt; None without echo."""
         if self._prompt is None:
             return None
-        piece = self.piece(self._prompt.text, [])
+        piece = self.piece(self._prompt.text)
         if self._logprobs is not None:
             piece["logprobs"] = self._logprobs.prompt(self._prompt.tokens, self._prompt.scores or [])
         return piece
@@ -202,10 +202,7 @@ class _Choice:
         piece = self.piece(text, [entry for delta in deltas for entry in delta.logprobs], last)
         return {**piece, "selections": selections_of(deltas)} if self._with_selections else piece
 
-    def text(self, text: str) -> dict[str, Any]:
-        return self.piece(text, [])
-
-    def piece(self, text: str, entries: list[TokenLogprob], last: Completion | None = None) -> dict[str, Any]:
+    def piece(self, text: str, entries: Sequence[TokenLogprob] = (), last: Completion | None = None) -> dict[str, Any]:
         return {
             "index": self._index,
             "text": text,

@@ -61,18 +61,13 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        error = self._check(scope)
-        if error is None and scope["type"] == "websocket":
-            await self._app(scope, receive, send)
-        elif error is None:
-            if scope["method"] == "HEAD" and scope["path"] in PROBES:  # uvicorn leaves out the body
-                scope = {**scope, "method": "GET"}
-            coding = Headers(scope=scope).get("content-encoding", "identity").strip().lower()
-            await self._app(scope, self._limited(receive, coding), _with_headers(send))
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008})
-        else:
-            await error.response(scope["path"])(scope, receive, _with_headers(send))
+        send = _with_headers(send)
+        if (error := self._check(scope)) is not None:
+            await error.response(scope["path"])(scope, receive, send)
+            return
+        if scope.get("method") == "HEAD" and scope["path"] in PROBES:  # uvicorn leaves out the body
+            scope = {**scope, "method": "GET"}
+        await self._app(scope, self._limited(receive, _coding(Headers(scope=scope))), send)
 
     def _check(self, scope: Scope) -> ApiError | None:
         size = sum(len(name) + len(value) for name, value in scope["headers"])
@@ -114,8 +109,7 @@ class Guard:
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self._max_body:
             return ApiError(413, self._too_large)
-        coding = headers.get("content-encoding", "identity").strip().lower()
-        if coding not in ("identity", *_CODINGS):
+        if (coding := _coding(headers)) not in ("identity", *_CODINGS):
             name = ascii(coding)[:60]
             return ApiError(
                 415, f"the Content-Encoding header is {name}; expected {', '.join(_CODINGS)}, identity or none"
@@ -173,6 +167,10 @@ def _decoded(decoder: "zlib._Decompress", part: bytes, is_last: bool, most: int)
     raise HTTPException(
         400, f"the body is not what the Content-Encoding header says: {reason}; expected one whole stream"
     )
+
+
+def _coding(headers: Headers) -> str:
+    return headers.get("content-encoding", "identity").strip().lower()
 
 
 def host_name(host: str) -> str:

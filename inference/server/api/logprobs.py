@@ -48,24 +48,18 @@ class TextLogprobsBuilder:
 
     def block(self, entries: Sequence[TokenLogprob]) -> dict[str, Any]:
         """The lists for the next tokens of the answer."""
-        block: dict[str, Any] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
-        for entry in entries:
-            block["tokens"].append(self._text(entry.token_id))
-            block["token_logprobs"].append(max(entry.logprob, LOWEST))
-            block["top_logprobs"].append(self._top(entry))
-            block["text_offset"].append(self._advance(entry.token_id))
-        return block
+        return {
+            "tokens": [self._text(entry.token_id) for entry in entries],
+            "token_logprobs": [max(entry.logprob, LOWEST) for entry in entries],
+            "top_logprobs": [self._top(entry) for entry in entries],
+            "text_offset": [self._advance(entry.token_id) for entry in entries],
+        }
 
     def prompt(self, tokens: Sequence[int], scores: Sequence[TokenLogprob]) -> dict[str, Any]:
         """Like `block`, for an echoed prompt. Its first token follows no other, so it has no probability."""
-        first = {
-            "tokens": [self._text(tokens[0])],
-            "token_logprobs": [None],
-            "top_logprobs": [None],
-            "text_offset": [self._advance(tokens[0])],
-        }
-        rest = self.block(scores)
-        return {name: values + rest[name] for name, values in first.items()}
+        whole = self.block([TokenLogprob(tokens[0], 0.0, ()), *scores])
+        whole["token_logprobs"][0] = whole["top_logprobs"][0] = None
+        return whole
 
     def _advance(self, token: int) -> int:
         """The position at which the token's text begins; moves past it."""

@@ -20,13 +20,6 @@ class _Open:
     # Set before its task is cancelled, so that another cancellation is not taken for this one.
     is_ended: bool = False
 
-    @property
-    def can_be_ended(self) -> bool:
-        """Tell whether it can be ended in a way that a client understands. Other responses are files, which end soon."""
-        return not self.is_complete and (
-            self.content_type is None or self.content_type.startswith(b"text/event-stream")
-        )
-
 
 class OpenRequests:
     """One for each application. `end` gives every open request the end that its client expects: an error, or an event."""
@@ -39,7 +32,9 @@ class OpenRequests:
         """End all requests, now and from now on, whatever they wait for; with `idle` only those that do nothing."""
         self._ended = self._ended or not idle
         for task, request in self._open.items():
-            if request.can_be_ended and (not idle or request.path.startswith(IDLE)):
+            # Other responses are files, which end soon.
+            is_stream = request.content_type is None or request.content_type.startswith(b"text/event-stream")
+            if not request.is_complete and is_stream and (not idle or request.path.startswith(IDLE)):
                 request.is_ended = True
                 task.cancel()
 
