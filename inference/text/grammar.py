@@ -5,7 +5,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -341,21 +341,14 @@ def _with_stack(size: int, work: Callable[[], Result]) -> Result:
     """
     if size < _SHALLOW:
         return work()
-    done: Future[Result] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(work())
-        except BaseException as error:
-            done.set_exception(error)
-
-    with _STACK_LOCK:
-        usual = threading.stack_size(_STACK)
-        try:
-            threading.Thread(target=run, daemon=True).start()
-        finally:
-            threading.stack_size(usual)
-    return done.result()
+    with ThreadPoolExecutor(1) as pool:
+        with _STACK_LOCK:
+            usual = threading.stack_size(_STACK)
+            try:
+                done = pool.submit(work)
+            finally:
+                threading.stack_size(usual)
+        return done.result()
 
 
 def _definition(kind: str, text: str) -> str:

@@ -5,8 +5,9 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -268,17 +269,8 @@ def _byte_counts(text: str) -> np.ndarray:
 
 
 def return_memory() -> None:
-    """Give freed memory back to the system. Otherwise the C library keeps 700 MB after a text of 8 MB.
-
-    It takes up to 30 ms, in which other threads run, and does nothing where the C library is not GNU's.
-    """
-    if (trim := _malloc_trim()) is not None:
-        trim(0)
-
-
-@cache
-def _malloc_trim() -> Any:
-    try:
-        return ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError, TypeError):  # musl, macOS; TypeError: Windows has no handle of the program itself
-        return None
+    """Give freed memory back to the system, in up to 30 ms. Otherwise GNU's C library keeps 700 MB after a text of 8 MB."""
+    with suppress(
+        AttributeError, OSError, TypeError
+    ):  # musl, macOS; TypeError: Windows has no handle of the program itself
+        ctypes.CDLL(None).malloc_trim(0)

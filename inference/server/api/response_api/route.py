@@ -151,8 +151,8 @@ class _Begun:
     answer: Answer
     parser: AnswerParser
     stream: AsyncStream
+    output: Output
     keep: Callable[[dict[str, Any]], None]  # the response
-    most_calls: int | None
 
 
 async def _begin(context: ApiContext, body: ResponseRequest, kept: KeptResponses) -> _Begun:
@@ -180,12 +180,13 @@ async def _begin(context: ApiContext, body: ResponseRequest, kept: KeptResponses
         if body.store is not False:
             kept.keep(response, conversation)
 
-    return _Begun(answer, AnswerParser(chat.starts_thinking, chat.plain_tools()), stream, keep, chat.most_calls)
+    parser = AnswerParser(chat.starts_thinking, chat.plain_tools())
+    return _Begun(answer, parser, stream, Output(chat.most_calls), keep)
 
 
 async def _answer(begun: _Begun) -> dict[str, Any]:
     [completion] = await collect([begun.stream])
-    output, parser = Output(begun.most_calls), begun.parser
+    output, parser = begun.output, begun.parser
     for _ in output.push([*parser.push_parts(completion.text), *parser.finish_parts(completion.is_cut)]):
         pass
     for _ in output.finish(completion.is_cut):
@@ -196,7 +197,7 @@ async def _answer(begun: _Begun) -> dict[str, Any]:
 
 
 async def _stream(begun: _Begun) -> AsyncGenerator[bytes, None]:
-    numbers, output, answer, parser = itertools.count(), Output(begun.most_calls), begun.answer, begun.parser
+    numbers, output, answer, parser = itertools.count(), begun.output, begun.answer, begun.parser
 
     def written(events: Iterable[Event]) -> bytes:
         return b"".join(_written(event, next(numbers)) for event in events)
