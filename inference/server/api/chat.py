@@ -20,7 +20,7 @@ from .errors import DONE, declared, skipped
 from .events import Chunks, EventStream, collect, merged, whole
 from .fields import response_schema, sampling_params
 from .guard import BoundedRoute
-from .logprobs import chat_logprobs, prompt_logprobs, refuse_in_stream, selections, selections_of
+from .logprobs import chat_logprobs, prompt_logprobs, selections, selections_of
 from .protocol import ChatRequest, Tool
 from .responses import EVENTS, ChatCompletion
 
@@ -39,8 +39,6 @@ def chat_router(context: ApiContext) -> APIRouter:
         context.check_capacity(body.n or 1)
         headers = skipped(None, Tool, body.verbosity)
         if body.stream:
-            if body.prompt_logprobs is not None:
-                refuse_in_stream(body.prompt_logprobs)
             requests = await make_chat_requests(context, body)
             events = _stream(context, body, await context.submit(requests), len(requests[0].prompt))
             return EventStream(events, headers)

@@ -29,7 +29,7 @@ from .fields import (
     sampling_params,
 )
 from .guard import BoundedRoute
-from .logprobs import TextLogprobsBuilder, prompt_logprobs, refuse_in_stream, selections, selections_of
+from .logprobs import TextLogprobsBuilder, prompt_logprobs, selections, selections_of
 from .responses import EVENTS, TextCompletion
 
 
@@ -77,8 +77,6 @@ def completions_router(context: ApiContext) -> APIRouter:
         context.check_model(body.model)
         context.check_capacity(len(body.prompts()) * (body.n or 1))
         if body.stream:
-            if body.prompt_logprobs is not None:
-                refuse_in_stream(body.prompt_logprobs)
             return EventStream(_stream(context, body, *await _begin(context, body)))
         return await whole(request, answer_completion(context, body))
 

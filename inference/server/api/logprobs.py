@@ -1,7 +1,7 @@
 """Optional parts of a response: log-probabilities, and the positions that DSA selected."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from ...text.detokenizer import IncrementalDecoder
 from ...text.tokenizer import REPLACEMENT, Tokenizer
 from ...token_selection import TokenSelection
 from .context import ApiContext
-from .errors import ApiError
 
 # JSON has no −inf; OpenAI writes this number for it.
 LOWEST = -9999.0
@@ -81,11 +80,6 @@ class TextLogprobsBuilder:
             text = self._text(token)
             top[f"token_id:{token}" if REPLACEMENT in text else text] = max(logprob, LOWEST)
         return top
-
-
-def refuse_in_stream(count: int) -> NoReturn:
-    """Raise ApiError for prompt_logprobs in a stream, whose chunks have no place for them."""
-    raise ApiError(400, f"prompt_logprobs is {count}; expected null with stream", "prompt_logprobs")
 
 
 async def prompt_logprobs(context: ApiContext, prompt: Sequence[int], count: int) -> list[Any]:

@@ -38,6 +38,14 @@ class OpenRequests:
                 request.is_ended = True
                 task.cancel()
 
+    def middleware(self, app: ASGIApp) -> ASGIApp:
+        """The application, of which every HTTP request is one of these."""
+
+        async def watched(scope: Scope, receive: Receive, send: Send) -> None:
+            await (self.answer(app, scope, receive, send) if scope["type"] == "http" else app(scope, receive, send))
+
+        return watched
+
     async def answer(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the application answer a request, until `end` is called."""
         if self._ended:
@@ -69,17 +77,3 @@ class OpenRequests:
         else:
             ending = stopped().ending(request.path) if request.path.startswith("/v1/") else b""
             await send({"type": "http.response.body", "body": ending})
-
-
-class EndsOpenRequests:
-    """ASGI middleware: every HTTP request is one of `requests`."""
-
-    def __init__(self, app: ASGIApp, requests: OpenRequests) -> None:
-        self._app = app
-        self._requests = requests
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            await self._requests.answer(self._app, scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
