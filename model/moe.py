@@ -84,14 +84,12 @@ class ExpertWeights(NamedTuple):
 
     weight: torch.Tensor  # [S, N, K]
     scale: torch.Tensor | None  # fp32 [S, blocks of N, blocks of K] of an FP8 weight
-    slots: torch.Tensor | None = (
-        None  # int32 [E]: expert e has weight[slots[e]], or -1: it is in another launch; None: weight[e]
-    )
+    # int32 [E]: expert e has weight[slots[e]], or -1: it is in another launch; None: weight[e].
+    slots: torch.Tensor | None = None
 
 
-Parts = Callable[
-    [str], Iterable[ExpertWeights]
-]  # from "gate_up_proj" or "down_proj" to the weights, for one launch or several
+# From "gate_up_proj" or "down_proj" to the weights, for one launch or several.
+Parts = Callable[[str], Iterable[ExpertWeights]]
 
 
 class ExpertStore(Protocol):
@@ -111,7 +109,7 @@ class Experts(nn.Module):
         self.first, self.step = (
             0,
             1,
-        )  # a rank may hold only every step-th expert, beginning with number `first`: `count` of them
+        )  # a rank may hold every step-th expert, beginning with number `first`: `count` of them
         hidden, self.inner = config.hidden_size, config.moe_intermediate_size
         self.store: ExpertStore | None = None
         if compute.offload:
@@ -129,155 +127,92 @@ class Experts(nn.Module):
 
     def forward(self, x: Operand, weights: torch.Tensor, groups: ExpertGroups, shared: MLP | None) -> ExpertOutputs:
         """x [T, D] and the router's weights fp32 [T, k] and groups -> the outputs of all experts."""
-        tokens, fused = (
-            len(weights),
-            shared if isinstance(x, Quantized) and self.fuses(shared) and len(weights) else None,
-        )
-        expected_m = -(-weights.numel() * self.count // self.total)
+        values, tokens = x.values if isinstance(x, Quantized) else x, len(weights)
+        fused = shared if isinstance(x, Quantized) and tokens and self.fuses(shared) else None
         first = 0 if fused is None else tokens
+        work = partial(self._rows, tokens, -(-weights.numel() * self.count // self.total), fused)
+        given = *groups, *(x if isinstance(x, Quantized) else (x,))
         if self.store is None:
-            rows = self._rows(x, groups, expected_m, fused, self._in_memory)
+            rows = work(None, *given)
         else:
-            values = x.values if isinstance(x, Quantized) else x
             shape = first + weights.numel(), values.shape[1]
             place = partial(torch.empty, shape, dtype=self.compute.dtype, device=values.device)
-            work = partial(self._offloaded, self.store, tokens, expected_m, fused)
-            rows = on_host(work, place, *groups, *(x if isinstance(x, Quantized) else (x,)))
+            rows = on_host(work, place, *given)
         dense = rows[:tokens] if fused is not None else None if shared is None else shared(x)
         return ExpertOutputs(rows[first:], groups, weights, dense)
-
-    def _offloaded(
-        self,
-        store: ExpertStore,
-        tokens: int,
-        expected_m: int,
-        shared: MLP | None,
-        out: torch.Tensor | None,
-        *given: torch.Tensor,
-    ) -> torch.Tensor:
-        """Return `_rows`, in `out` if it is given. given: groups, then x."""
-        groups, x = ExpertGroups(*given[:3]), Quantized(*given[3:]) if len(given) > 4 else given[3]
-        return self._rows(x, groups, expected_m, shared, store.request(groups.offsets, tokens), out)
-
-    def _rows(
-        self,
-        x: Operand,
-        groups: ExpertGroups,
-        expected_m: int,
-        shared: MLP | None,
-        parts: Parts,
-        out: torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        """Outputs of the sorted rows [T * k, D]; before them those of the shared expert [T, D], if it is given."""
-        if shared is not None:
-            assert isinstance(x, Quantized)
-            return self._with_shared(x, groups, expected_m, shared, parts, out)
-        return self._down(
-            gated(self._gate_up(x, groups, expected_m, parts), self.compute), groups, expected_m, parts, out
-        )
-
-    def _in_memory(self, name: str) -> tuple[ExpertWeights]:
-        return (ExpertWeights(getattr(self, name), getattr(self, name + "_scale_inv", None)),)
 
     def fuses(self, shared: MLP | None) -> bool:
         """Return whether the shared expert has the shape of a routed one, so that one grouped GEMM can compute both."""
         return shared is not None and self.inner % FP8_BLOCK == 0 and shared.down_proj.weight.shape[1] == self.inner
 
-    def _with_shared(
-        self,
-        x: Quantized,
-        groups: ExpertGroups,
-        expected_m: int,
-        shared: MLP,
-        parts: Parts,
-        out: torch.Tensor | None,
+    def _rows(
+        self, tokens: int, expected_m: int, shared: MLP | None, out: torch.Tensor | None, *given: torch.Tensor
     ) -> torch.Tensor:
-        """Compute the shared expert for x [T, D], then the routed experts for the sorted rows: [T + T * k, D]."""
-        compute, first = self.compute, x.values.shape[0]
+        """Outputs of the sorted rows [T * k, D], after the shared expert's [T, D] if it is given; in `out`, if that is given.
 
-        def product(
-            name: str,
-            dense: Quantized,
-            dense_weight: Quantized,
-            rows: Quantized,
-            out: torch.Tensor | None = None,
-            **options: Any,
-        ) -> torch.Tensor:
-            for part in parts(name):
-                assert part.scale is not None
-                out = grouped_gemm_with_shared(
-                    rows,
-                    part.weight,
-                    groups.offsets,
-                    part.scale,
-                    dense,
-                    dense_weight,
-                    compute.dtype,
-                    expected_m=expected_m,
-                    slots=part.slots,
-                    out=out,
-                    backend=compute.backend,
-                    **options,
-                )
-            assert out is not None
-            return out
-
+        given: the tensors of ExpertGroups, then those of x [T, D]. Row r belongs to token sorted_token_ids[r].
+        """
+        groups, x = ExpertGroups(*given[:3]), Quantized(*given[3:]) if len(given) > 4 else given[3]
+        parts = self._in_memory if self.store is None else self.store.request(groups.offsets, tokens)
+        product, own = partial(self._product, parts, groups, expected_m), x
+        ids: torch.Tensor | None = groups.sorted_token_ids
+        if self.store is not None and tokens > DEFERRED_TOKENS:
+            own, ids = _gathered(x, groups.sorted_token_ids.clamp(0, tokens - 1)), None  # once for all launches
+        if shared is None:
+            return product("down_proj", gated(product("gate_up_proj", own, ids), self.compute), out=out)
         gate_up, down = shared.gate_up_proj, shared.down_proj
-        rows = product(
-            "gate_up_proj",
-            x,
-            Quantized(gate_up.weight, gate_up.weight_scale_inv),
-            x,
-            sorted_token_ids=groups.sorted_token_ids,
-            beside_previous=True,  # two launches, the router's product and its choice, lie between x and this product
-        )
-        inner = gated(rows, compute)
-        assert isinstance(inner, Quantized)
-        own, dense = (Quantized(*(each[half] for each in inner)) for half in (slice(first, None), slice(first)))
-        return product("down_proj", dense, Quantized(down.weight, down.weight_scale_inv), own, out)
+        dense_weight = Quantized(gate_up.weight, gate_up.weight_scale_inv)
+        inner = gated(product("gate_up_proj", own, ids, (x, dense_weight)), self.compute)
+        own, dense = (Quantized(*(each[half] for each in inner)) for half in (slice(tokens, None), slice(tokens)))
+        return product("down_proj", own, None, (dense, Quantized(down.weight, down.weight_scale_inv)), out)
 
-    def _gate_up(self, x: Operand, groups: ExpertGroups, expected_m: int, parts: Parts) -> torch.Tensor:
-        """Gates and ups of the sorted rows [T * k, 2I]; row r belongs to token sorted_token_ids[r]."""
-        # Gate and up have blocks of scales of their own, which cannot be stacked if gate ends inside a block.
-        halves = 1 if not self.compute.quantized or self.inner % FP8_BLOCK == 0 else 2
-        outs: list[torch.Tensor | None] = [None] * halves
-        for part in parts("gate_up_proj"):
-            scales = [None] * halves if part.scale is None else part.scale.chunk(halves, 1)
-            for half, (weight, scale) in enumerate(zip(part.weight.chunk(halves, 1), scales, strict=True)):
-                piece = ExpertWeights(weight, scale, part.slots)
-                outs[half] = self._product(x, piece, groups, expected_m, outs[half], groups.sorted_token_ids)
-        found = [out for out in outs if out is not None]
-        return found[0] if halves == 1 else torch.cat(found, 1)
-
-    def _down(
-        self, inner: Operand, groups: ExpertGroups, expected_m: int, parts: Parts, out: torch.Tensor | None
-    ) -> torch.Tensor:
-        for part in parts("down_proj"):
-            out = self._product(inner, part, groups, expected_m, out)
-        assert out is not None
-        return out
+    def _in_memory(self, name: str) -> tuple[ExpertWeights]:
+        return (ExpertWeights(getattr(self, name), getattr(self, name + "_scale_inv", None)),)
 
     def _product(
         self,
-        rows: Operand,
-        part: ExpertWeights,
+        parts: Parts,
         groups: ExpertGroups,
         expected_m: int,
-        out: torch.Tensor | None,
-        sorted_token_ids: torch.Tensor | None = None,
+        name: str,
+        rows: Operand,
+        ids: torch.Tensor | None = None,
+        shared: tuple[Operand, Quantized] | None = None,
+        out: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        return grouped_gemm(
-            rows,
-            part.weight,
-            groups.offsets,
-            part.scale,
-            self.compute.dtype,
-            sorted_token_ids=sorted_token_ids,
-            expected_m=expected_m,
-            slots=part.slots,
-            out=out,
-            backend=self.compute.backend,
-        )
+        """Multiply rows with the experts' weights of this name, in one launch or several.
+
+        ids: of rows that are not sorted. shared: the shared expert's operands.
+        """
+        up = name == "gate_up_proj"
+        # Gate and up have blocks of scales of their own, which cannot be stacked if gate ends inside a block.
+        halves = 2 if up and self.compute.quantized and self.inner % FP8_BLOCK else 1
+        outs = [out] * halves
+        for part in parts(name):
+            scales = [None] * halves if part.scale is None else part.scale.chunk(halves, 1)
+            for half, (weight, scale) in enumerate(zip(part.weight.chunk(halves, 1), scales, strict=True)):
+                operands: tuple[Any, ...] = rows, weight, groups.offsets, scale, *(shared or ()), self.compute.dtype
+                options: dict[str, Any] = {
+                    "sorted_token_ids": ids,
+                    "expected_m": expected_m,
+                    "slots": part.slots,
+                    "out": outs[half],
+                    "backend": self.compute.backend,
+                }
+                if shared is None:
+                    outs[half] = grouped_gemm(*operands, **options)
+                else:
+                    # Two launches, the router's product and its choice, lie between x and the product of gate and up.
+                    options["beside_previous"] = up
+                    outs[half] = grouped_gemm_with_shared(*operands, **options)
+        found = [each for each in outs if each is not None]
+        return found[0] if halves == 1 else torch.cat(found, 1)
+
+
+def _gathered(x: Operand, ids: torch.Tensor) -> Operand:
+    if isinstance(x, torch.Tensor):
+        return x[ids]
+    return Quantized(x.values.view(torch.uint8)[ids].view(x.values.dtype), x.scales[ids])
 
 
 class MixtureOfExperts(nn.Module):

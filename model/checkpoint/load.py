@@ -71,7 +71,7 @@ def _read(chunk: RowChunk, buffer: torch.Tensor, hashes: TensorHashes | None) ->
         return buffer
     data = buffer.detach().view(torch.uint8).numpy().reshape(-1)
     start = tensor.offset + chunk.start * tensor.row_bytes
-    read_into(tensor.file, start, [data.data])
+    read_into(tensor.file, start, data.data)
     if hashes is not None:
         hashes.check(tensor, start, data.data)
     check_finite(tensor, data)

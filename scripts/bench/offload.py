@@ -5,7 +5,8 @@
 
 Writes a checkpoint of random FP8 weights, with one dense layer and then `--layers` layers of experts, whose router chooses nearly
 uniformly. Measures how fast experts are read without a model, then decoding of one sequence and prompts with several numbers of
-slots. A bound is the longer one of the resident model's time and of the missed bytes at that rate. Ends in one JSON line.
+slots, and compares the bits of all log-probabilities with the resident model's. A bound is the longer one of the resident model's
+time and of the missed bytes at that rate. Ends in one JSON line.
 """
 
 import argparse
@@ -129,7 +130,7 @@ def measure(directory: Path, config: ModelConfig, arguments: argparse.Namespace)
     }
     rows: list[dict[str, Any]] = []
     with LLM(directory, **options) as llm:
-        resident = times(llm, arguments)
+        resident, expected = times(llm, arguments)
     result["resident"] = resident
     print(f"resident: {resident}", flush=True)
     for share in arguments.slots:
@@ -141,7 +142,8 @@ def measure(directory: Path, config: ModelConfig, arguments: argparse.Namespace)
                 result |= {"expert_bytes": slots.slot_bytes} | rates(slots, config, directory, arguments.cold)
                 print(json.dumps(result), flush=True)
             rate = result["warm_rate"]
-            found = times(llm, arguments, slots)
+            found, answers = times(llm, arguments, slots)
+            print(f"{count} slots: {'the same' if answers == expected else 'OTHER'} bits", flush=True)
             for name, (seconds, missed) in found.items():
                 bound = max(resident[name][0], missed * slots.slot_bytes / rate)
                 row = {
@@ -163,25 +165,29 @@ def measure(directory: Path, config: ModelConfig, arguments: argparse.Namespace)
     return result | {"rows": rows}
 
 
-def times(llm: LLM, arguments: argparse.Namespace, slots: ExpertSlots | None = None) -> dict[str, tuple[float, float]]:
-    """Seconds and missed experts of a decode step at B=1 and of prompts, medians."""
+def times(
+    llm: LLM, arguments: argparse.Namespace, slots: ExpertSlots | None = None
+) -> tuple[dict[str, tuple[float, float]], list[Any]]:
+    """Seconds and missed experts of a decode step at B=1 and of prompts, medians; and the log-probabilities of their answers."""
     found: dict[str, tuple[float, float]] = {}
+    answers: list[Any] = []
     generator = torch.Generator().manual_seed(1)
     for length in arguments.prompt:
         samples = []
         for _ in range(4):
             prompt = torch.randint(8192, (length,), generator=generator).tolist()
             missed, begin = slots.read if slots else 0, time.perf_counter()
-            llm.generate(prompt, SamplingParams(temperature=0.0, max_tokens=1))
+            [completion] = llm.generate(prompt, SamplingParams(temperature=0.0, max_tokens=1, logprobs=5))
+            answers.append(completion.logprobs)
             samples.append((time.perf_counter() - begin, float(slots.read - missed if slots else 0)))
         print(f"  prompt of {length}: {samples}", flush=True)
         found[f"prompt of {length}"] = sorted(samples[1:])[1]
     # Last: experts have been checked, which only their first reads do.
     prompt = prompt[:64]
     missed, last, seconds = 0.0, 0.0, []
-    for number, _ in enumerate(
-        llm.stream(prompt, SamplingParams(temperature=0.0, max_tokens=arguments.tokens, ignore_eos=True))
-    ):
+    params = SamplingParams(temperature=0.0, max_tokens=arguments.tokens, ignore_eos=True)
+    for number, delta in enumerate(llm.stream(prompt, params)):
+        answers.append(delta.token_ids)
         now = time.perf_counter()
         if number == 4:
             missed = slots.read if slots else 0
@@ -190,7 +196,7 @@ def times(llm: LLM, arguments: argparse.Namespace, slots: ExpertSlots | None = N
         last = now
     per_step = (slots.read - missed) / len(seconds) if slots else 0
     found["decode"] = statistics.median(seconds), per_step
-    return found
+    return found, answers
 
 
 def rates(slots: ExpertSlots, config: ModelConfig, directory: Path, cold: bool) -> dict[str, float]:

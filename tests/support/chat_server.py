@@ -1,6 +1,7 @@
 """The chat on a port of its own, with a scripted service, so that browser tests know which text must appear."""
 
 import itertools
+import re
 import socket
 import threading
 import time
@@ -16,6 +17,7 @@ from deepseek_v32.inference.engine.engine import EngineStats
 from deepseek_v32.inference.engine.running.scoring import AnswerScores
 from deepseek_v32.inference.params import SamplingParams
 from deepseek_v32.inference.server.service.service import ServiceStats
+from deepseek_v32.inference.text.detokenizer import token_texts
 from deepseek_v32.inference.text.tokenizer import ASSISTANT, THINK, USER, Tokenizer
 from deepseek_v32.inference.token_selection import TokenSelection
 from deepseek_v32.model.selection_policy import SelectionPolicy
@@ -29,9 +31,9 @@ TOPK = 24
 
 @dataclass
 class ScriptedService:
-    """Stands in for a Service: answers a question with its text in `replies`, else with an echo, one token each `pace` seconds.
+    """Stands in for a Service: answers a question with its text in `replies`, or an echo, and functions' results with these.
 
-    Its last layer selects the needle and the newest tokens, the others the newest tokens only.
+    One token comes each `pace` seconds. Its last layer selects the needle and the newest tokens, the others the newest tokens only.
     """
 
     llm: LLM
@@ -42,7 +44,7 @@ class ScriptedService:
     seeds: list[int | None] = field(default_factory=list)
     temperatures: list[float] = field(default_factory=list)
     lengths: list[int | None] = field(default_factory=list)  # max_tokens
-    reading: tuple[int, ...] = ()  # tokens of the prompt that are read, poll by poll, before an answer begins
+    reading: Sequence[int] = ()  # tokens of the prompt that are read, poll by poll, before an answer begins
     policies: list[SelectionPolicy] = field(default_factory=list)  # of experiments
     cancelled: set[int] = field(default_factory=set)
     open: int = 0
@@ -98,7 +100,7 @@ class _Stream:
         self, service: ScriptedService, prompt: list[int], params: SamplingParams, inspect: int, request_id: int
     ) -> None:
         self.request_id = request_id
-        self._reading = list(service.reading)
+        self._reading, self._cancelled = list(service.reading), service.cancelled
         self.deltas = self._run(service, prompt, params, inspect)
         tokenizer = service.tokenizer
         service.asked.append(
@@ -112,7 +114,7 @@ class _Stream:
         return self
 
     def poll(self, seconds: float) -> Delta | None:
-        if not self._reading:
+        if not self._reading or self.request_id in self._cancelled:
             return next(self.deltas)
         time.sleep(seconds)
         self.computed = self._reading.pop(0)
@@ -137,10 +139,12 @@ class _Stream:
     ) -> Generator[Delta, None, None]:
         tokenizer = service.tokenizer
         text = tokenizer.decode(prompt, skip_special_tokens=False)
-        question = text.rsplit(USER, 1)[1].split(ASSISTANT)[0]
+        turn = text.rsplit(USER, 1)[1]
+        question = turn.split(ASSISTANT)[0]
         if "fail this" in question:
             raise RuntimeError("secret /etc/passwd detail")
-        reply = service.replies.get(question, f"You said: {question}")
+        results = re.findall(r"<result>(.*?)</result>", turn)
+        reply = " and ".join(results) or service.replies.get(question, f"You said: {question}")
         thinking = text.endswith(THINK)
         if thinking:
             reply = f"{service.thoughts}</think>{reply}"
@@ -149,13 +153,13 @@ class _Stream:
         written: list[int] = []
         service.open += 1
         try:
-            for token in tokens:
+            for token, piece in zip(tokens, token_texts(tokens, tokenizer), strict=True):
                 time.sleep(service.pace)
                 if self.request_id in service.cancelled:
                     break
                 written.append(token)
                 selection = _selection(len(prompt) + len(written) - 2, needle) if len(written) <= inspect else None
-                yield Delta(self.request_id, tokenizer.decode([token]), (token,), selection=selection)
+                yield Delta(self.request_id, piece, (token,), selection=selection)
         finally:
             service.open -= 1
         reason: FinishReason = "abort" if len(written) < len(tokens) else "stop"

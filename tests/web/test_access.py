@@ -50,28 +50,6 @@ def test_axe_finds_nothing_serious(open_tab: Any, scripted: Any, axe: str) -> No
     assert not {name: faults for name, faults in found.items() if faults}
 
 
-def test_names_and_speakers(open_tab: Any, scripted: Any) -> None:
-    scripted.service.pace = 0
-    tab = open_tab(has_touch=True, is_mobile=True, viewport={"width": 820, "height": 1180})
-    page = tab.page
-    assert page.get_by_role("textbox", name="Message").count() == 1
-    assert page.locator("#dsa-text textarea").evaluate("e => getComputedStyle(e).fontSize") == "16px"
-    tab.ask("hello")
-    text = page.locator(".messages").inner_text()
-    assert text.index("You said:") < text.index("hello") < text.index("The model said:")
-    assert page.locator("#dsa-announce").inner_text() == "The model said: You said: hello"
-    assert page.locator("#dsa-announce").evaluate("e => e.parentElement.querySelectorAll('[aria-live]').length") == 0
-    shown = page.locator(".user [data-action=edit]").evaluate("e => getComputedStyle(e).opacity")
-    assert shown == "1", "touch has no hover"
-    # A question stands nearer to its own answer than the answer to the next question.
-    tab.ask("more")
-    gaps = page.evaluate(
-        "(() => { const at = (e) => e.getBoundingClientRect(), all = [...document.querySelectorAll('.message')].map(at); "
-        "return [all[1].top - all[0].bottom, all[2].top - all[1].bottom]; })()"
-    )
-    assert gaps[0] < gaps[1]
-
-
 def test_the_page_is_small(open_tab: Any) -> None:
     """All that a first visit transfers, in bytes."""
     tab = open_tab()

@@ -56,24 +56,6 @@ def test_stop_keeps_what_came_and_frees_the_engine(open_tab: Any, scripted: Any)
     assert tab.answer() == "You said: and now?"
 
 
-def test_retry_and_edit(open_tab: Any, scripted: Any) -> None:
-    tab = open_tab()
-    tab.ask("first")
-    tab.ask("second")
-    scripted.service.replies["second"] = "Another answer"
-    tab.page.locator(".answer [data-action=retry]").nth(1).click()
-    tab.page.wait_for_function("document.querySelectorAll('.answer .body')[1]?.innerText.includes('Another')")
-    tab.wait()
-    assert [tab.answer(i) for i in range(2)] == ["You said: first", "Another answer"]
-    tab.page.locator(".message.user").nth(0).hover()
-    tab.page.locator(".user [data-action=edit]").nth(0).click()
-    tab.page.fill("textarea.edit", "changed")
-    tab.page.click(".editing [data-action=ask]")
-    tab.page.wait_for_function("document.querySelector('.answer .body')?.innerText.includes('changed')")
-    tab.wait()
-    assert tab.page.locator(".message").count() == 2 and tab.question() == "changed"
-
-
 def test_reload_keeps_the_conversation_and_the_system_prompt(open_tab: Any, scripted: Any) -> None:
     tab = open_tab()
     tab.page.click("#dsa-settings button")

@@ -1,41 +1,8 @@
 """Nothing is lost unseen: deleting and asking again can be undone, two tabs keep each other's turns, a reload brings all back."""
 
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
-from deepseek_v32.inference.chat_app import DEMO_NAME
 from deepseek_v32.inference.chat_app.answering import is_loop
-from support.chat_server import ChatServer, ScriptedService, scripted_llm, serve
-
-
-def test_a_deleted_chat_comes_back(open_tab: Any, scripted: Any) -> None:
-    tab = open_tab()
-    scripted.service.pace = 0
-    page = tab.page
-    tab.ask("alpha")
-    page.click("#dsa-new")
-    tab.ask("beta")
-    row = page.locator("#dsa-list .entry", has_text="alpha")
-    row.hover()
-    assert row.locator(".remove").evaluate("e => getComputedStyle(e).opacity") == "1"
-    row.locator(".remove").click()
-    assert page.locator("#dsa-list .choose").all_inner_texts() == ["beta"]
-    page.click("#dsa-notice button")
-    assert sorted(page.locator("#dsa-list .choose").all_inner_texts()) == ["alpha", "beta"]
-    # The one that is shown, and "Clear".
-    page.click("#dsa-clear")
-    assert page.locator(".message").count() == 0
-    page.click("#dsa-notice button")
-    page.wait_for_function("document.querySelector('.plain')?.innerText === 'beta'")
-    assert tab.answer() == "You said: beta"
-    row.locator(".remove").focus()
-    assert row.locator(".remove").evaluate("e => getComputedStyle(e).opacity") == "1"
-    touch = open_tab(context=None, has_touch=True, is_mobile=True, viewport={"width": 390, "height": 844})
-    touch.ask("gamma")
-    touch.page.click("#dsa-menu")
-    assert touch.page.locator("#dsa-list .remove").evaluate("e => getComputedStyle(e).opacity") == "1"
 
 
 def test_asking_again_keeps_what_followed(open_tab: Any, scripted: Any) -> None:
@@ -196,27 +163,6 @@ def test_the_inspector_stays_on_the_answer_that_was_opened(open_tab: Any, script
     page.click("#dsa-inspect-close")
     page.click("#dsa-inspect")
     page.wait_for_function("document.querySelector('.dsa-context').innerText.includes('fifth')")
-
-
-@pytest.fixture(scope="module")
-def demo_page() -> Iterator[ChatServer]:
-    pytest.importorskip("gradio", reason="gradio is not installed: pip install -e .[web]")
-    server = serve(ScriptedService(scripted_llm(DEMO_NAME), pace=0))
-    yield server
-    server.stop()
-
-
-def test_the_demo_is_greedy_and_its_loops_end(open_tab: Any, demo_page: ChatServer) -> None:
-    service = demo_page.service
-    service.replies = {"loop": "It is " + "rm -rf " * 200, "marks": "It is</think> seven<think>."}
-    tab = open_tab(url=demo_page.url)
-    assert tab.page.locator("#dsa-text textarea").input_value() == "The door code is 0042. What is the door code?"
-    tab.ask("loop")
-    assert (service.temperatures[-1], service.lengths[-1]) == (0, 160)
-    assert tab.page.locator(".numbers").inner_text() == "stopped, because it repeated itself"
-    assert len(tab.answer()) < 300
-    tab.ask("marks")
-    assert tab.answer() == "It is seven."
 
 
 def test_a_loop_is_eight_tokens_or_more_three_times() -> None:

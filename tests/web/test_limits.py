@@ -33,19 +33,6 @@ def test_a_message_that_is_too_long_stays_in_the_box(open_tab: Any, scripted: An
     assert tab.answer() == "You said: and now?" and "x y" not in scripted.service.asked[-1]
 
 
-def test_reading_a_long_prompt_shows_progress(open_tab: Any, scripted: Any) -> None:
-    tab = open_tab()
-    scripted.service.reading = (100, 200, 300)
-    tab.ask("word " * 400, wait=False)
-    tab.page.wait_for_function("document.querySelector('.answer .reading')?.value >= 100")
-    numbers = tab.page.locator(".numbers")
-    assert numbers.inner_text().startswith("reading ")
-    tab.page.wait_for_function("document.querySelector('.numbers').innerText.endsWith(' s left')")
-    tab.wait()
-    assert not tab.page.locator(".answer .reading").is_visible()
-    scripted.service.reading = ()
-
-
 def test_a_server_that_comes_back_finds_everything_as_it_was(open_tab: Any) -> None:
     """Its process is another one. In between, an answer grew, text and a file waited, and Send was pressed twice."""
     with socket.socket() as free:

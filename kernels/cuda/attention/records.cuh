@@ -148,6 +148,40 @@ struct Records {
       store_shared16(second, v[4], v[5], v[6], v[7]);
     }
   }
+  // Whether the scales are powers of two, below the 2^8 that would overflow when multiplied by 2^120.
+  __device__ __forceinline__ bool simple(const Scales& scales) const {
+    bool all = true;
+#pragma unroll
+    for (int part = 0; part < kParts; ++part)
+      all &= (__float_as_uint(scales.value[part]) & 0x7fffffu) == 0 && scales.value[part] < 256.0f;
+    return __all_sync(~0u, all);
+  }
+  // Two bf16 factors. Without a pair, a register is short: both parts' factors share one, and scales that are not simple are loaded again.
+  static __device__ __forceinline__ uint32_t factors_of(const Scales& scales) {
+    return pack<__nv_bfloat16>(scales.value[0] * 0x1p120f, scales.value[kParts - 1] * 0x1p120f);
+  }
+  __device__ __forceinline__ float scale_of_part(int part) const {
+    const uint32_t start = __shfl_sync(~0u, units_, part * 8 + lane_ / 4);
+    return start == kInvalid ? 0.0f : scale_at(start);
+  }
+  // Loads the first batch of an item.
+  __device__ __forceinline__ void start(const typename C::Work& item, Raw& raw, Scales& scales) {
+    copy_indices(item, item.begin + 1, item.begin);
+    units_ = units_of(p.keys.fetch(item.query, column_of(item.begin), item.keys));
+    load(raw, units_, 0);
+    load(scales, units_);
+  }
+  // Takes the indices that have arrived: returns where the records of the block after `block` start, and sets where its own start for rope.
+  __device__ __forceinline__ uint32_t take_indices(const typename C::Work& item, int block, uint32_t& rope_units) const {
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    __syncwarp();
+    const volatile int32_t* indices = s.indices[warp_];
+    const uint32_t next = units_of(indices[lane_ % kWarpRows]);
+    rope_units = units_of(indices[16 + (lane_ & 15)]);
+    __syncwarp();
+    copy_indices(item, block + 2, block + 1);
+    return next;
+  }
   __device__ __forceinline__ void copy_rope(uint32_t tile, uint32_t units) const {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -162,7 +196,13 @@ struct Records {
   // This warp's rows of a half are complete here; in a pair they are sent to the peer, and as many are on their way from it. The copy reads
   // them as the asynchronous proxy, which takes a fence first; without a pair, the math groups' fences after their waits will do. Stores to the peer
   // (st.async), which take no fence, are not faster: docs/log/attention.md.
-  __device__ __forceinline__ void announce(int buffer, int half) const {
+  // Before the right half, the first lane says which of the block's keys count.
+  __device__ __forceinline__ void announce(int buffer, int half, uint32_t rope_units) const {
+    const uint32_t flags = __ballot_sync(~0u, rope_units != kInvalid);
+    if (half == 1 && lane_ == 0) {
+      reinterpret_cast<volatile uint16_t*>(&s.mask[buffer])[warp_] = static_cast<uint16_t>(flags);
+      barrier_arrive(shared_address(&s.mask_full[buffer]));
+    }
     const uint32_t full = shared_address(&s.full[buffer][half]);
     if constexpr (C::kPair) {
       constexpr uint32_t kBytes = kWarpRows * 128;  // of a tile

@@ -6,14 +6,6 @@
 
 namespace gemm {
 
-using common::data;
-using common::DeviceGuard;
-using common::encode_map;
-using common::launch_kernel;
-using common::stream_of;
-using tvm::ffi::Optional;
-using tvm::ffi::TensorView;
-
 namespace {
 
 // Tensor map of bytes [experts, rows, k] under the 128-byte swizzle, in boxes of 128 columns. Elements outside read as zero.

@@ -9,13 +9,7 @@
 
 namespace kv_up_projection {
 
-constexpr int kTokens = 8;
-
-__device__ __forceinline__ void multiply_add(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint2 b) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b.x), "r"(b.y));
-}
+constexpr int kTokens = 8;  // up to which these kernels are faster (docs/log/layer.md)
 
 // A CTA computes one head, whose 512 latent dims are 64 for each warp. Rows 8 g + 2 j and 8 g + 2 j + 1 of a warp's 64 are rows g and g + 8
 // of its MMA number j.
@@ -42,8 +36,8 @@ __global__ void __launch_bounds__(kThreads, 1) absorb_queries_in_order_kernel(Qu
 #pragma unroll
   for (int slice = 0; slice < kNope / 16; ++slice) {
     const auto add = [&](float (&d)[4], uint32_t k0, uint32_t k1, uint32_t k2, uint32_t k3) {
-      multiply_add(d, __byte_perm(k0, k1, 0x5410), __byte_perm(k0, k1, 0x7632), __byte_perm(k2, k3, 0x5410),
-                   __byte_perm(k2, k3, 0x7632), q[slice]);
+      multiply_add(d, {__byte_perm(k0, k1, 0x5410), __byte_perm(k0, k1, 0x7632), __byte_perm(k2, k3, 0x5410), __byte_perm(k2, k3, 0x7632)},
+                   q[slice].x, q[slice].y);
     };
     const uint4(&k)[4] = w[slice];
     add(total[0], k[0].x, k[1].x, k[2].x, k[3].x);
@@ -90,7 +84,7 @@ __global__ void __launch_bounds__(kThreads, 1) expand_quantize_in_order_kernel(V
   for (int slice = 0; slice < kSlices; ++slice) {
     const uint2 upper = *reinterpret_cast<const uint2*>(weights + 32 * slice);
     const uint2 lower = *reinterpret_cast<const uint2*>(weights + 8 * kWeightPitch + 32 * slice);
-    multiply_add(total, upper.x, lower.x, upper.y, lower.y, x[slice]);
+    multiply_add(total, {upper.x, lower.x, upper.y, lower.y}, x[slice].x, x[slice].y);
   }
 #pragma unroll
   for (int i = 0; i < 4; ++i)

@@ -2,24 +2,18 @@
 // (many_tokens.cuh) that of reading and writing the tokens' rows.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp8.h>
-
+#include "../common/groups.cuh"
 #include "../common/pdl.cuh"
-#include "../common/ptx.cuh"
 
 namespace kv_up_projection {
+
+using namespace common;
 
 constexpr int kThreads = 256;
 constexpr int kNope = 128;  // rows of wk, and of wv, per head
 constexpr unsigned kAll = ~0u;
 
-__device__ __forceinline__ float low_of(uint32_t pair) { return __uint_as_float(pair << 16); }
-__device__ __forceinline__ float high_of(uint32_t pair) { return __uint_as_float(pair & 0xFFFF0000u); }
-__device__ __forceinline__ uint32_t pack(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const uint32_t*>(&pair);
-}
+__device__ __forceinline__ uint32_t pack(float low, float high) { return common::pack<__nv_bfloat16>(low, high); }
 __device__ __forceinline__ uint4 load_weights(const __nv_bfloat16* source) {
   uint4 v;
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -38,12 +32,7 @@ struct Queries {
   bool static_weights;  // the previous kernel has not written wk
 };
 
-// RoPE of an interleaved pair. The products and their sum are rounded separately, as in the reference.
-__device__ __forceinline__ uint32_t rotated(uint32_t word, float cosine, float sine) {
-  const float even = low_of(word), odd = high_of(word);
-  return pack(__fsub_rn(__fmul_rn(even, cosine), __fmul_rn(odd, sine)), __fadd_rn(__fmul_rn(even, sine), __fmul_rn(odd, cosine)));
-}
-// The same of one token's head.
+// RoPE of a pair of one token's head.
 __device__ __forceinline__ void rotate_pair(const Queries& p, int token, int head, int pair) {
   const uint32_t word = reinterpret_cast<const uint32_t*>(p.q + token * p.q_token + head * p.q_head + kNope)[pair];
   uint32_t* out = reinterpret_cast<uint32_t*>(p.out + (int64_t(token) * p.heads + head) * (p.latent + p.rope) + p.latent);

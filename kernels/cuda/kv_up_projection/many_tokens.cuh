@@ -5,7 +5,6 @@
 // permuted when weights are stored, so that what a thread accumulates are neighbours: 16 bytes of a result are one store.
 #pragma once
 
-#include "../common/groups.cuh"
 #include "kernels.cuh"
 
 namespace kv_up_projection {

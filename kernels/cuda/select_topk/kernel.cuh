@@ -131,12 +131,7 @@ __device__ __forceinline__ void append(Shared& shared, const float4 (&tile)[kVec
   if (!__any_sync(kWarp, passes)) return;
   const int lane = threadIdx.x % 32;
   const uint32_t mine = __popc(passes);
-  uint32_t sum = mine;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const uint32_t other = __shfl_up_sync(kWarp, sum, step);
-    if (lane >= step) sum += other;
-  }
+  const uint32_t sum = sum_through(mine, lane);
   uint32_t base = 0;
   if (lane == 31) base = atomicAdd(&shared.candidates, sum);
   base = __shfl_sync(kWarp, base, 31);

@@ -4,11 +4,6 @@
 
 namespace topk {
 
-using common::check;
-using common::data;
-using tvm::ffi::Optional;
-using tvm::ffi::TensorView;
-
 constexpr int kLeastPart = 4096;  // elements per CTA below which a larger cluster costs more than it saves
 constexpr int kThreads = 512;
 

@@ -7,23 +7,16 @@
 namespace mla {
 
 constexpr int kFewHeads = 32;  // up to here, CTAs of 16 heads are faster than one of 64
-
 constexpr int kManyBlocks = 24;  // of a part, from which on most queries have nothing to merge
 
-// The plan of a step: parts [parts, 8] and split offsets [queries + 1], int32, for `width` columns a query. `overhead`, `slot` and
-// `merge`: see struct Costs.
+// The plan of a step for `width` columns a query, see launch_plan.
 void sparse_decode_plan(TensorView parts, TensorView split_offset, Optional<TensorView> topk_length, int64_t width,
                         int64_t lengths_divisor, int64_t overhead, int64_t slot, int64_t merge) {
-  DeviceGuard guard(parts);
   Keys keys = {};
   keys.lengths = data<int32_t>(topk_length);
   keys.lengths_divisor = static_cast<int>(lengths_divisor);
   keys.width = static_cast<int>(width);
-  const Costs costs{int(overhead), int(slot), int(merge)};
-  plan_kernel<Lookup::kIndices><<<1, 32, 0, stream_of(parts)>>>(keys, static_cast<int>(split_offset.size(0)) - 1, costs,
-                                                                static_cast<int>(parts.size(0)), data<Part>(parts),
-                                                                data<int32_t>(split_offset));
-  check(cudaGetLastError(), "plan");
+  launch_plan<Lookup::kIndices>(keys, parts, split_offset, overhead, slot, merge);
 }
 
 // q [N, H, 576], cache uint8 [P, page, 1, 656], indices [N, K]; out [N, H, 512], lse [N, H]. A length serves `lengths_divisor`

@@ -12,8 +12,8 @@ namespace mla {
 // keys are written by the generic proxy, so all have the fence. docs/log/attention.md has the measurements.
 template <bool kPair>
 using UnplannedOrder =
-    std::conditional_t<kPair, Order<Ahead::kNothing, Ahead::kNothing, Release::kAtOnce, Handover::kHalvesValuesFirst, /* fence */ true>,
-                       Order<Ahead::kLeftHalf, Ahead::kLeftHalf, Release::kBehindTile, Handover::kHalvesValuesFirst, true>>;
+    std::conditional_t<kPair, Order<Ahead::kNothing, Ahead::kNothing, Release::kAtOnce, /* fence */ true>,
+                       Order<Ahead::kLeftHalf, Ahead::kLeftHalf, Release::kBehindTile, true>>;
 template <bool kPair, bool kPlanned>
 using Fp8Config = Config<Lookup::kIndices, Storage::kFp8, __nv_bfloat16, kPair, std::conditional_t<kPlanned, OneScorer, UnplannedOrder<kPair>>,
                          kPlanned ? Planned::kAlways : Planned::kPerhaps>;

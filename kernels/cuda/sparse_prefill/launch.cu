@@ -12,7 +12,7 @@ namespace mla {
 enum class Source { kL2, kMemory };
 template <Source kSource>
 using PrefillOrder = Order<kSource == Source::kL2 ? Ahead::kLeftHalf : Ahead::kNothing, Ahead::kLeftHalf, Release::kBehindTile,
-                           Handover::kHalvesValuesFirst, /* fence */ false>;
+                           /* fence */ false>;
 template <Source kSource, bool kDivided>
 using PrefillConfig = Config<Lookup::kIndices, Storage::kRows, __nv_bfloat16, false, PrefillOrder<kSource>,
                              kDivided ? Planned::kEqual : Planned::kNever>;

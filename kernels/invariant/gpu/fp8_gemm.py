@@ -73,19 +73,6 @@ def _sum_of_products(
     sum_parts(parts, out)
 
 
-def _dense(
-    a: Quantized,
-    weight: torch.Tensor,
-    weight_scale: torch.Tensor,
-    out_dtype: torch.dtype,
-    splits: int,
-    beside_previous: bool = False,
-) -> torch.Tensor:
-    out = torch.empty(a.values.shape[0], weight.shape[0], dtype=out_dtype, device=weight.device)
-    _dense_into(out, a, weight, weight_scale, splits, beside_previous)
-    return out
-
-
 def fp8_gemm(
     a: Quantized,
     weight: torch.Tensor,
@@ -93,7 +80,9 @@ def fp8_gemm(
     out_dtype: torch.dtype,
     beside_previous: bool = False,
 ) -> torch.Tensor:
-    return _dense(a, weight, weight_scale, out_dtype, splits_of(*weight.shape), beside_previous)
+    out = torch.empty(a.values.shape[0], weight.shape[0], dtype=out_dtype, device=weight.device)
+    _dense_into(out, a, weight, weight_scale, splits_of(*weight.shape), beside_previous)
+    return out
 
 
 def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype) -> list[torch.Tensor]:
