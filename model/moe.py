@@ -195,6 +195,7 @@ class Experts(nn.Module):
             for half, (weight, scale) in enumerate(zip(part.weight.chunk(halves, 1), scales, strict=True)):
                 operands: tuple[Any, ...] = rows, weight, groups.offsets, scale
                 options: dict[str, Any] = {
+                    "out_dtype": self.compute.dtype,
                     "sorted_token_ids": ids,
                     "expected_m": expected_m,
                     "slots": part.slots,
@@ -203,14 +204,13 @@ class Experts(nn.Module):
                 }
                 done = outs[half]
                 if shared is None:
-                    outs[half] = grouped_gemm(*operands, self.compute.dtype, **options)
+                    outs[half] = grouped_gemm(*operands, **options)
                 elif only_routed and done is not None:
-                    grouped_gemm(*operands, self.compute.dtype, **options | {"out": done[first:]})
+                    grouped_gemm(*operands, **options | {"out": done[first:]})
                 else:
                     # Two launches, the router's product and its choice, lie between x and the product of gate and up.
                     options["beside_previous"] = up
-                    operands = *operands, *shared, self.compute.dtype
-                    outs[half] = grouped_gemm_with_shared(*operands, **options)
+                    outs[half] = grouped_gemm_with_shared(*operands, *shared, **options)
         found = [each for each in outs if each is not None]
         return found[0] if halves == 1 else torch.cat(found, 1)
 
