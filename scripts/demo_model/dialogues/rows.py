@@ -69,10 +69,8 @@ def _written(rng, names: list[str], rows: list[list[str]]) -> tuple[list[str], i
     if style < 0.85:
         return [", ".join(f"{name}: {cell}" for name, cell in zip(names, row, strict=True)) for row in rows], 0
     widths = [max(len(row[n]) for row in (names, *rows)) + 2 for n in range(len(names))]
-    aligned = (
-        "".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (names, *rows)
-    )
-    return list(aligned), 1
+    aligned = ("".join(map(str.ljust, row, widths)) for row in (names, *rows))
+    return [line.rstrip() for line in aligned], 1
 
 
 def _cell(rng, split: str, kind: str, style: float = 0.0) -> str:
@@ -180,11 +178,8 @@ def _table(writer: Writer) -> int:
         row = [_cell(rng, split, sheet.columns[name]) for name in names]
         if _distinct(rows, row):
             rows.append(row)
-    if (
-        len(rows) < 3
-        or f"record {title}" in writer.taken
-        or any(writer.mentions(c.lower()) for row in rows for c in row)
-    ):
+    said_before = any(writer.mentions(cell.lower()) for row in rows for cell in row)
+    if len(rows) < 3 or f"record {title}" in writer.taken or said_before:
         return 0
     writer.taken[f"record {title}"] = "record"
     *rows, left_out = rows
@@ -228,9 +223,7 @@ def _settings(writer: Writer) -> int:
     if "settings" in writer.taken or any(writer.mentions(name.replace("_", " ")) for name in (what, *names)):
         return 0
     cells = {name: _cell(rng, split, _SETTINGS[name][0]) for name in names}
-    if not all(
-        _distinct([[cell]], [other]) for cell in cells.values() for other in cells.values() if other is not cell
-    ):
+    if any(one is not other and not _distinct([[one]], [other]) for one in cells.values() for other in cells.values()):
         return 0
     writer.taken["settings"] = "record"
     *names, left_out = names
@@ -343,14 +336,8 @@ def _lookup(writer: Writer) -> int:
             if row is left_out:
                 missing.append(pick(rng, asks))
             else:
-                known.append(
-                    (
-                        number + skip,
-                        _question(
-                            f"cell {title} {column.header}|{row[0].lower()}|{row[1].lower()}", row[n], asks, names_
-                        ),
-                    )
-                )
+                signature = f"cell {title} {column.header}|{row[0].lower()}|{row[1].lower()}"
+                known.append((number + skip, _question(signature, row[n], asks, names_)))
     lead = pick(rng, _LEADS).format(t=title, T=capital(title))
     found = pasted.paste(lines, known, lead)
     noun = columns[0].noun
@@ -384,13 +371,8 @@ def _counted(writer: Writer, text: str, names: list[str]) -> Turn:
         thought[-1] = (names[-1], QUOTE)
     elif len(names) > 5:
         return Turn(text, [(manners.COUNT, REFUSAL)], "counted", manners.COUNT)
-    answer: list[Piece] = [
-        (str(len(names)), VALUE),
-        (". Your text lists: ", WORDS),
-        (", ".join(names), QUOTE),
-        (".", WORDS),
-    ]
-    return Turn(text, answer, "counted", str(len(names)), thought)
+    answer: list[Piece] = [(str(len(names)), VALUE), (". Your text lists: ", WORDS), (", ".join(names), QUOTE)]
+    return Turn(text, [*answer, (".", WORDS)], "counted", str(len(names)), thought)
 
 
 # Rows and logs without headings
@@ -413,12 +395,8 @@ def _bare(lines: list[str]) -> _Bare:
 
 _BLOCKS = blocks("bare")
 _BARE = [_bare(lines) for lines in _BLOCKS if lines[0].startswith("@ ")]
-_EVENTS = [
-    [part.strip() for part in line.split("|")]
-    for lines in _BLOCKS
-    if lines[0].startswith("# log")
-    for line in lines[1:]
-]
+_LOGGED = [line for lines in _BLOCKS if lines[0].startswith("# log") for line in lines[1:]]
+_EVENTS = [[part.strip() for part in line.split("|")] for line in _LOGGED]
 _MARKS = (" ", " ", " ", ": ", " - ", ", ", "\t", " = ", " | ", "; ", " -> ", "  ", " – ", ",", ":", " … ", ". ")
 _STARTS = ("", "", "", "", "- ", "* ", "> ", "• ")
 _NOUN = re.compile(r"\{(\w+)\}")
@@ -440,10 +418,8 @@ def _bare_rows(writer: Writer) -> int:
     rows: list[list[str]] = []
     for _ in range(3 + below(rng, 6)):
         row = [_key(rng, split, block.key), *(_cell(rng, split, kind) for kind in block.values[:count])]
-        low = [cell.lower() for cell in row]
-        apart = all(low[0] != other[0].lower() for other in rows) and not any(
-            low[0] in c or c in low[0] for c in low[1:]
-        )
+        key, *low = (cell.lower() for cell in row)
+        apart = all(key != other[0].lower() for other in rows) and not any(key in c or c in key for c in low)
         if apart and _distinct([other[1:] for other in rows], row[1:]):
             rows.append(row)
     if len(rows) < 3 or any(writer.mentions(row[0].lower()) for row in rows):
@@ -475,6 +451,7 @@ def _bare_rows(writer: Writer) -> int:
     return asked
 
 
+_STAMPS = ((0.6, "{c}"), (0.75, "[{c}]"), (0.9, "{d} {c}"), (1.0, "{d}T{c}:00Z"))
 _LEVELS = ("INFO", "WARN", "ERROR", "DEBUG", "info:", "[warn]", "[error]", "[info]", "notice")
 
 
@@ -483,54 +460,30 @@ def _log(writer: Writer) -> int:
     rng, split, rows = writer.rng, writer.split, Rows(writer)
     style, levels, hour = rng.random(), rng.random() < 0.5, below(rng, 20)
     day = f"2026-{1 + below(rng, 12):02d}-{1 + below(rng, 28):02d}"
+    shown = next(form for share, form in _STAMPS if style < share)
     lines: list[str] = []
     found: list[tuple[int, Question]] = []
     said_: set[str] = set()
     minute = 0
+
+    def add(signature: str, value: str, noun: str, forms: str) -> None:
+        asks = [form.format(n=noun) for form in _mine(listed(forms), rows.wording)]
+        found.append((len(lines) - 1, _question(f"log {signature}|{noun.lower()}", value, asks)))
+
     for form, kind, times, asks in rng.sample(_EVENTS, min(len(_EVENTS), 4 + below(rng, 9))):
         minute += 1 + below(rng, 25)
         clock = f"{hour + minute // 60:02d}:{minute % 60:02d}"
-        stamp = (
-            clock
-            if style < 0.35
-            else f"{clock}:{below(rng, 60):02d}"
-            if style < 0.6
-            else f"[{clock}]"
-            if style < 0.75
-            else f"{day} {clock}"
-            if style < 0.9
-            else f"{day}T{clock}:00Z"
-        )
+        stamp = shown.format(d=day, c=f"{clock}:{below(rng, 60):02d}" if 0.35 <= style < 0.6 else clock)
         noun, text = values.value(rng, split, pick(rng, ("softname", "host", "word", "file", "firstname"))), ""
         if kind:
             text = _cell(rng, split, kind)
         if noun.lower() in said_ or writer.mentions(noun.lower()) or (text and (text in noun or noun in text)):
             continue
         said_.add(noun.lower())
-        line = " ".join([stamp, *([pick(rng, _LEVELS)] if levels else []), said(form, {"n": noun, "v": text})])
-        at, shown = len(lines), stamp.strip("[]")
-        lines.append(line)
-        found.append(
-            (
-                at,
-                _question(
-                    f"log time {form}|{noun.lower()}",
-                    shown,
-                    [a.format(n=noun) for a in _mine(listed(times), rows.wording)],
-                ),
-            )
-        )
+        lines.append(" ".join([stamp, *([pick(rng, _LEVELS)] if levels else []), said(form, {"n": noun, "v": text})]))
+        add(f"time {form}", stamp.strip("[]"), noun, times)
         if text:
-            found.append(
-                (
-                    at,
-                    _question(
-                        f"log {form}|{noun.lower()}",
-                        text,
-                        [a.format(n=noun) for a in _mine(listed(asks), rows.wording)],
-                    ),
-                )
-            )
+            add(form, text, noun, asks)
     if len(lines) < 3:
         return 0
     absent = values.value(rng, split, pick(rng, ("softname", "host", "word")))

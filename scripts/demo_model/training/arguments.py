@@ -16,7 +16,7 @@ def default_workers() -> int:
 
 def parse(description: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="folder for the checkpoint, curves and measurements")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the checkpoint, and curves")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--scale", type=float, default=1.0, help="length of every stage")
     parser.add_argument(
@@ -34,9 +34,6 @@ def parse(description: str) -> argparse.Namespace:
         help="checkpoint to train further; its tokenizer is kept",
     )
     parser.add_argument("--workers", type=int, default=default_workers())
-    parser.add_argument(
-        "--measure", type=float, default=1.0, help="size of the measurements, in units of 500 conversations"
-    )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument(
         "--check", action="store_true", help="compare the kernels with plain torch, time them, and stop"
