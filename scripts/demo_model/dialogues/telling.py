@@ -171,15 +171,10 @@ class Telling(Message):
         elif mine:
             return None
         if not mine:
-            if any(writer.mentions(key) for key in (case.keys or (about.key,))) and not any(
-                about.key == t.about.key for t in self.told
-            ):
+            if all(about.key != told.about.key for told in self.told) and any(map(writer.mentions, case.keys or (about.key,))):
                 return None
-            if any(
-                not apart(case, about, told.case, told.about)
-                for told in writer.cases
-                if told.case is not case or case.mine
-            ):
+            others = [told for told in writer.cases if told.case is not case or case.mine]
+            if not all(apart(case, about, told.case, told.about) for told in others):
                 return None
         if self.bare and case.somebody and not about.text.endswith("s"):
             about = replace(about, own="s")
@@ -191,16 +186,14 @@ class Telling(Message):
         self.told.append(made)
         return made
 
-    def twin(self, of: Told) -> Told | None:
+    def twin(self, of: Told) -> None:
         """The same of something that is nearly the same: another genus, qualifier or subject."""
         rng, case = self.rng, of.case
         if case.genus and (case.mine or rng.random() < 0.7):
-            return self.begin(case, of.about, pick(rng, case.genus))
-        if case.mine:
-            return None
-        return self.begin(
-            case, of.about.other(rng, self.split) if of.about.base and rng.random() < 0.7 else None, of.genus
-        )
+            self.begin(case, of.about, pick(rng, case.genus))
+        elif not case.mine:
+            similar = of.about.base and rng.random() < 0.7
+            self.begin(case, of.about.other(rng, self.split) if similar else None, of.genus)
 
     def value(self, kind: str) -> str:
         text = cases.value(self.rng, self.split, kind)
@@ -301,35 +294,25 @@ class Telling(Message):
     def several(self, told: list[Told]) -> bool:
         """One sentence about several subjects of a case: "Aroha sits by the window, Femi next to the door"."""
         rng, case = self.rng, told[0].case
-        forms = [
-            form
-            for form in case.single(self.wording)
-            if not set(case.told_by(form)) & set().union(*(t.values for t in told))
-        ]
+        known = set().union(*(each.values for each in told))
+        forms = [form for form in case.single(self.wording) if not known & {*case.told_by(form)}]
         if not forms:
             return False
         form = pick(rng, forms)
         slot, clauses = case.told_by(form)[0], []
-        key = "x" if not case.mine else "g"
-        short = without_verb(form, key, slot) if rng.random() < 0.65 else None
+        short = without_verb(form, "g" if case.mine else "x", slot) if rng.random() < 0.65 else None
         for each in told:
             filled = self.fill(each, [slot])
             if filled is None:
                 break
             each.values |= filled
-            own = (
-                short
-                if short and clauses
-                else form
-                if rng.random() < 0.7
-                else pick(rng, case.single(self.wording, slot))
-            )
+            own = short if clauses else None
+            own = own or (form if rng.random() < 0.7 else pick(rng, case.single(self.wording, slot)))
             clauses.append(self.said(own, each.fields | filled))
         join = pick(rng, _JOINS)
         end = pick(rng, (" and ", ", and ", join)) if len(clauses) > 2 or join == ", " else join
-        if len(clauses) == len(told) and self.state(
-            [(each, slot) for each in told], [article(join.join(clauses[:-1]) + end + clauses[-1])]
-        ):
+        sentence = article(join.join(clauses[:-1]) + end + clauses[-1]) if len(clauses) == len(told) else ""
+        if sentence and self.state([(each, slot) for each in told], [sentence]):
             self.last = None
             return True
         for each in told:
@@ -364,26 +347,18 @@ class Telling(Message):
         if filled is None:
             return False
         fields = of.fields | filled | {"o": old, "v": filled[slot]}
-        others = [v for e in self.told for s, v in e.values.items() if (e, s) != (of, slot)]
-        rivals = any(
-            alike(made.kind, e.case.slots[s].kind) for e in self.told for s in e.values if (e, s) != (of, slot)
-        )
-        own = [
-            f
-            for f in made.changes[self.wording]
-            if (self.alone and len(self.told) == 1 and not case.genus) or names_case(f, case)
-        ]
+        others = [(e, s) for e in self.told for s in e.values if (e, s) != (of, slot)]
+        rivals = any(alike(made.kind, e.case.slots[s].kind) for e, s in others)
+        only = self.alone and len(self.told) == 1 and not case.genus
+        own = [form for form in made.changes[self.wording] if only or names_case(form, case)]
         again = case.single(self.wording, slot)
-        if len(self.told) == 1 and self.alone and not case.mine and not case.genus and rng.random() < 0.2:
+        if only and not case.mine and rng.random() < 0.2:
             fields |= {"x": of.about.they, "xs": of.about.fields["xr"]}
             again = [form for form in again if form.startswith(("{x} ", "{xs} "))] or again
         adds = made.kind in _ADDED or case.name in _SEVERAL
-        styles = (
-            ["own"] * 9 * bool(own)
-            + ["restated"] * 4 * bool(again)
-            + ["silent", "silent", "silent", "causes"] * (bool(again) and not adds)
-        )
-        if not any(old in text for text in others):
+        styles = ["own"] * 9 * bool(own) + ["restated"] * 4 * bool(again)
+        styles += ["silent", "silent", "silent", "causes"] * (bool(again) and not adds)
+        if not any(old in e.values[s] for e, s in others):
             styles += ["named"] * 3 + ["after_old"] * bool(again)
         if self.alone and self.last == (of, slot) and not rivals:
             styles += ["short"] * 3
@@ -505,13 +480,8 @@ class Telling(Message):
         if kin in "".join(self.parts):
             return None
         owner = of.about.fields["xr"] if len(self.told) == 1 and self.rng.random() < 0.4 else f"{of.about.text}'s"
-        fields = of.fields | {
-            "x": f"{owner} {kin}",
-            "xs": f"{owner} {kin}'s",
-            "xo": "them",
-            "xr": "their",
-            "xp": "they",
-        }
+        whom = f"{owner} {kin}"
+        fields = of.fields | {"x": whom, "xs": f"{whom}'s", "xo": "them", "xr": "their", "xp": "they"}
         text = self._asks(of, of.values, fields, r"\{xs?\}")
         if text:
             self.writer.subjects.add(kin)
