@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from . import names, values
 from .splits import SPLITS, Forms, divide, pick, share
-from .texts import WORDS, blocks, listed
+from .texts import LISTS, blocks, listed
 
 _SLOT = re.compile(r"\{(\w)\}")
 # Slots that the same vague question word could ask for.
@@ -266,7 +266,7 @@ def somebody(rng, split: str) -> Subject:
 def _qualified(rng, split: str, text: str) -> Subject:
     first, *rest = text.split()
     style = rng.random()
-    more = names.word(rng, split) if style < 0.2 else pick(rng, WORDS["english"] if style < 0.35 else QUALIFIERS)
+    more = names.word(rng, split) if style < 0.2 else pick(rng, LISTS["english"] if style < 0.35 else QUALIFIERS)
     return replace(subject(" ".join([first, more, *rest])), base=text)
 
 
@@ -280,5 +280,5 @@ def draw(rng, split: str, case: Case) -> Subject:
     if text.split()[0] in ("the", "my", "our") and style < (0.6 if case.area == "near" else 0.35):
         return _qualified(rng, split, text)
     if style > 0.94 and case.name in ("where", "bought", "thingof"):
-        text = f"the {pick(rng, WORDS['objects'] if style < 0.97 else WORDS['english'])}"
+        text = f"the {pick(rng, LISTS['objects'] if style < 0.97 else LISTS['english'])}"
     return subject(text)

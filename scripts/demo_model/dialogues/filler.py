@@ -4,7 +4,7 @@ from functools import partial
 
 from . import manners, names, values
 from .splits import below, draw, pick
-from .texts import WORDS, sections
+from .texts import LISTS, sections
 from .values import capital
 
 _TEMPLATES = sections("frames")["filler"]
@@ -13,7 +13,7 @@ _TEMPLATES = sections("frames")["filler"]
 def _name(rng) -> str:
     style = rng.random()
     if style < 0.12:
-        return f"{pick(rng, WORDS['text_adjectives'])} {pick(rng, WORDS['text_nouns'])}".title()
+        return f"{pick(rng, LISTS['text_adjectives'])} {pick(rng, LISTS['text_nouns'])}".title()
     return "".join(pick(rng, names.SYLLABLES) for _ in range(2 + below(rng, 2))).capitalize()
 
 
@@ -21,15 +21,15 @@ def _sentence(rng, split: str) -> str:
     """One sentence of prose, with names of the split."""
     template, noun, adverb = (
         pick(rng, _TEMPLATES),
-        partial(pick, rng, WORDS["text_nouns"]),
-        pick(rng, WORDS["text_adverbs"]),
+        partial(pick, rng, LISTS["text_nouns"]),
+        pick(rng, LISTS["text_adverbs"]),
     )
     fields = {
-        "a": pick(rng, WORDS["text_adjectives"]), "b": pick(rng, WORDS["text_adjectives"]), "n": noun(), "m": noun(), "o": noun(), "k": noun(), "v": pick(rng, WORDS["text_verbs"]), "d": adverb,
+        "a": pick(rng, LISTS["text_adjectives"]), "b": pick(rng, LISTS["text_adjectives"]), "n": noun(), "m": noun(), "o": noun(), "k": noun(), "v": pick(rng, LISTS["text_verbs"]), "d": adverb,
         "z": below(rng, 90) + 2, "l": "", "D": capital(adverb), "W": "", "X": "", "t": "",
     }  # fmt: skip
     if "{l}" in template:
-        fields["l"] = pick(rng, WORDS["text_places"]).format(n=noun(), m=noun())
+        fields["l"] = pick(rng, LISTS["text_places"]).format(n=noun(), m=noun())
     if "{W}" in template:
         fields["W"], fields["X"] = draw(rng, split, _name), draw(rng, split, _name)
     if "{t}" in template:
@@ -42,7 +42,7 @@ def paragraph(rng, split: str, sentences: int) -> str:
     style = rng.random()
     if style < 0.03:
         text = "\n".join(
-            f"{n + 1}. {pick(rng, WORDS['text_adjectives'])} {pick(rng, WORDS['text_nouns'])}"
+            f"{n + 1}. {pick(rng, LISTS['text_adjectives'])} {pick(rng, LISTS['text_nouns'])}"
             for n in range(3 + below(rng, 8))
         )
     elif style < 0.06:

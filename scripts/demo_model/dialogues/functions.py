@@ -8,7 +8,7 @@ from typing import Any
 
 from . import names, values
 from .splits import below, pick
-from .texts import WORDS, listed, sections
+from .texts import LISTS, listed, sections
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def _value(rng, split: str, parameter: Parameter) -> Any:
         return pick(rng, kind[5:].split("/"))
     if kind in ("list", "names"):
         found = [
-            pick(rng, WORDS["foods"]) if kind == "list" else names.given(rng, split) for _ in range(1 + below(rng, 4))
+            pick(rng, LISTS["foods"]) if kind == "list" else names.given(rng, split) for _ in range(1 + below(rng, 4))
         ]
         return list(dict.fromkeys(found))
     if kind == "object":
@@ -125,7 +125,7 @@ def _invented_parameter(rng, name: str) -> Parameter:
     if special < 0.08:
         return Parameter(name, "boolean", "boolean")
     if special < 0.16:
-        options = dict.fromkeys(pick(rng, WORDS["adjectives"]) for _ in range(2 + below(rng, 4)))
+        options = dict.fromkeys(pick(rng, LISTS["adjectives"]) for _ in range(2 + below(rng, 4)))
         return Parameter(name, f"enum:{'/'.join(options)}", "string")
     if special < 0.24:
         return Parameter(name, pick(rng, ["list", "names"]), "array")
@@ -143,10 +143,10 @@ def invented(rng, split: str) -> Function:
     """ "set_kettle_temperature(kettle_number, level)": a verb, a noun, one to three parameters."""
     verb, noun = (
         pick(rng, _VERBS),
-        pick(rng, WORDS["objects"]) if rng.random() < 0.8 else names.word(rng, split).lower(),
+        pick(rng, LISTS["objects"]) if rng.random() < 0.8 else names.word(rng, split).lower(),
     )
     keys = dict.fromkeys(
-        pick(rng, WORDS["attributes"]).lower().replace(" ", "_").replace("'", "") for _ in range(1 + below(rng, 3))
+        pick(rng, LISTS["attributes"]).lower().replace(" ", "_").replace("'", "") for _ in range(1 + below(rng, 3))
     )
     parameters = tuple(_invented_parameter(rng, key) for key in keys)
     spoken = [(key.replace("_", " "), "{" + key + "}") for key in keys]
@@ -234,7 +234,7 @@ def result(rng, split: str, function: Function) -> tuple[str, str]:
     style = rng.random()
     if style < 0.35:
         return found, found
-    key = pick(rng, [*_KEYS, pick(rng, WORDS["attributes"]).replace(" ", "_")])
+    key = pick(rng, [*_KEYS, pick(rng, LISTS["attributes"]).replace(" ", "_")])
     if style > 0.8:
         return f"{key}: {found}", found
     record: dict[str, Any] = {key: found}

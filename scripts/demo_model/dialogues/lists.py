@@ -15,7 +15,7 @@ from . import values
 from .cases import key_of
 from .splits import Forms, below, own, pick, share
 from .telling import Message
-from .texts import WORDS, blocks, listed
+from .texts import LISTS, blocks, listed
 from .turns import Question
 from .values import article, capital
 from .writer import Writer
@@ -60,12 +60,12 @@ _WITH_VERB = frozenset(f"{{k}} {verb} {{v}}" for verb in ("is", "has", "wants", 
 def _key(rng, split: str, kind: str) -> str:
     if kind == "theobject":
         return pick(rng, ["the ", "the ", "", "my "]) + (
-            pick(rng, WORDS["objects"]) if rng.random() < 0.7 else values.word(rng, split)
+            pick(rng, LISTS["objects"]) if rng.random() < 0.7 else values.word(rng, split)
         )
     if kind == "thepart" and rng.random() < 0.25:
         return f"the {values.word(rng, split)} {pick(rng, ['door', 'room', 'boat', 'gate', 'box'])}"
-    if kind in WORDS:
-        return pick(rng, WORDS[kind])
+    if kind in LISTS:
+        return pick(rng, LISTS[kind])
     return (
         pick(rng, _ORDINALS) if kind == "ordinalkey" else values.value(rng, split, "day" if kind == "dayname" else kind)
     )
@@ -78,7 +78,7 @@ def _value(rng, split: str, kind: str) -> str:
             return f"{pick(rng, ['half a', 'a', 'one', 'a good'])} {pick(rng, ['cup', 'spoon', 'pinch', 'pound', 'litre', 'tin', 'handful'])}"
         return f"{below(rng, 20) * 5 + 2 if style < 0.6 else below(rng, 9) + 2} {pick(rng, _UNITS)}"
     if kind == "task":
-        task = pick(rng, WORDS["tasks"])
+        task = pick(rng, LISTS["tasks"])
         return task if rng.random() < 0.7 else f"{task.split()[0]} the {values.word(rng, split)}"
     return values.value(rng, split, kind)
 

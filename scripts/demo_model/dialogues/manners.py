@@ -2,7 +2,7 @@
 
 from . import names, values
 from .splits import below, pick
-from .texts import WORDS, sections
+from .texts import LISTS, sections
 
 EXAMPLE = "The meeting is on Tuesday at 14:30 in room 204."
 NOT_TOLD = "You have not told me that in this chat."
@@ -45,7 +45,7 @@ def _fill(rng, form: str) -> str:
         p="places",
         n="first_names",
     )
-    return form.format(**{slot: pick(rng, WORDS[kind]) for slot, kind in kinds.items()})
+    return form.format(**{slot: pick(rng, LISTS[kind]) for slot, kind in kinds.items()})
 
 
 def talk(rng, split: str) -> tuple[str, str, bool]:

@@ -1,13 +1,13 @@
 """Names: half of them real, half invented. Invented ones belong to a split, by a hash."""
 
 from .splits import draw, pick
-from .texts import WORDS
+from .texts import LISTS
 
 _ONSETS = "b br ch d dr f fl g gr h j k kl l m n p pr qu r s sh st t th tr v w y z".split()
 _RIMES = "a al an ar ell em en er i il in ir o ol on or u ul um un ay ie ost ash ick eek oon us ax ia eo".split()
 SYLLABLES = [onset + rime for onset in _ONSETS for rime in _RIMES]
 CONSONANTS, VOWELS = "bcdfghjklmnpqrstvwxyz", "aeiouy"
-GIVEN = WORDS["first_names"]
+GIVEN = LISTS["first_names"]
 SHE = "Anna Mia Lena Sara Nora Clara Emma Olivia Ida Eva".split()
 HE = "Tom Peter Paul Ben Max Leo Felix Noah Jonas Liam".split()
 _ACCENTS = {
@@ -27,7 +27,7 @@ def _syllables(rng) -> str:
         start = pick(rng, VOWELS) if rng.random() < 0.4 else ""
         return (start + letters + (pick(rng, CONSONANTS) if rng.random() < 0.5 else "")).capitalize()
     if style < 0.22:
-        return pick(rng, WORDS["objects"]).split()[-1].capitalize() + pick(rng, SYLLABLES)
+        return pick(rng, LISTS["objects"]).split()[-1].capitalize() + pick(rng, SYLLABLES)
     if style < 0.27:
         rest = "".join(pick(rng, CONSONANTS + VOWELS) for _ in range(2 + int(rng.random() * 3)))
         return pick(rng, SYLLABLES).capitalize() + rest
@@ -47,13 +47,13 @@ def given(rng, split: str) -> str:
 
 
 def surname(rng, split: str) -> str:
-    return pick(rng, WORDS["surnames"]) if rng.random() < 0.5 else word(rng, split)
+    return pick(rng, LISTS["surnames"]) if rng.random() < 0.5 else word(rng, split)
 
 
 def town(rng, split: str) -> str:
     style = rng.random()
     if style < 0.45:
-        return pick(rng, WORDS["towns"])
+        return pick(rng, LISTS["towns"])
     name = word(rng, split)
     if style < 0.7:
         return name

@@ -7,7 +7,7 @@ import re
 
 from . import names
 from .splits import below, pick
-from .texts import WORDS
+from .texts import LISTS
 
 LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
 _ANY = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -52,11 +52,11 @@ def word(rng, split: str) -> str:
     """An English word, an invented one, or both in one."""
     style = rng.random()
     if style < 0.55:
-        return pick(rng, WORDS["english"])
+        return pick(rng, LISTS["english"])
     if style < 0.75:
         return names.word(rng, split).lower()
     if style < 0.88:
-        return pick(rng, WORDS["english"]) + pick(rng, _ENDS if rng.random() < 0.6 else WORDS["english"])
+        return pick(rng, LISTS["english"]) + pick(rng, _ENDS if rng.random() < 0.6 else LISTS["english"])
     return "".join(
         pick(rng, names.CONSONANTS) * (1 + (rng.random() < 0.12)) + pick(rng, names.VOWELS) + _maybe(rng, 0.4, pick(rng, names.CONSONANTS))
         for _ in range(1 + below(rng, 4))
@@ -116,11 +116,11 @@ def _eatery(rng, split: str) -> str:
     one = name(rng, split)
     if rng.random() < 0.2:
         return _joined(rng, split)
-    return pick(rng, [f"{one}'s", f"the {one} {pick(rng, _EATERIES)}", f"{names.given(rng, split)}'s {pick(rng, _EATERIES)}", f"The {one} {name(rng, split)}", f"{pick(rng, ['Cafe', 'Hotel', 'Casa', 'Chez', 'Bar'])} {one}", f"the {pick(rng, WORDS['colours']).title()} {one}"])  # fmt: skip
+    return pick(rng, [f"{one}'s", f"the {one} {pick(rng, _EATERIES)}", f"{names.given(rng, split)}'s {pick(rng, _EATERIES)}", f"The {one} {name(rng, split)}", f"{pick(rng, ['Cafe', 'Hotel', 'Casa', 'Chez', 'Bar'])} {one}", f"the {pick(rng, LISTS['colours']).title()} {one}"])  # fmt: skip
 
 
 def _org(rng, split: str) -> str:
-    kind, one = pick(rng, WORDS["orgs"]), names.word(rng, split)
+    kind, one = pick(rng, LISTS["orgs"]), names.word(rng, split)
     return pick(
         rng,
         [f"{one} {kind}", f"{one} {kind}", f"the {one} {kind}", f"{kind} {one}", f"{names.given(rng, split)}'s {kind}"],
@@ -128,12 +128,12 @@ def _org(rng, split: str) -> str:
 
 
 def _noun(rng, split: str) -> str:
-    return pick(rng, WORDS["objects"]) if rng.random() < 0.85 else names.word(rng, split).lower()
+    return pick(rng, LISTS["objects"]) if rng.random() < 0.85 else names.word(rng, split).lower()
 
 
 def _phrase(rng, split: str) -> str:
     return pick(rng, ["{} {}", "{} {}", "{} {}", "{} big {}", "{} old {}"]).format(
-        pick(rng, WORDS["adjectives"]), _noun(rng, split)
+        pick(rng, LISTS["adjectives"]), _noun(rng, split)
     )
 
 
@@ -182,7 +182,7 @@ def long_code(rng, split: str) -> str:
     if style < 0.45:
         return f"{pick(rng, LETTERS)}{pick(rng, LETTERS)}{pick(rng, ['', '-', ' '])}{below(rng, 10 ** (2 + below(rng, 5)))}{_maybe(rng, 0.33, pick(rng, LETTERS))}"
     if style < 0.55:
-        return f"{pick(rng, WORDS['english']).upper()}{pick(rng, ['-', '', '_'])}{below(rng, 10000)}"
+        return f"{pick(rng, LISTS['english']).upper()}{pick(rng, ['-', '', '_'])}{below(rng, 10000)}"
     if style < 0.7:
         return "".join(pick(rng, _ANY) for _ in range(4 + below(rng, 10)))
     if style < 0.85:
@@ -272,7 +272,7 @@ def clock(rng, split: str) -> str:
 
 
 def date(rng, split: str) -> str:
-    day, month, style = below(rng, 28) + 1, pick(rng, WORDS["months"]), rng.random()
+    day, month, style = below(rng, 28) + 1, pick(rng, LISTS["months"]), rng.random()
     if style < 0.55:
         return pick(
             rng,
@@ -294,7 +294,7 @@ def date(rng, split: str) -> str:
 
 
 def _day(rng, split: str) -> str:
-    return pick(rng, WORDS["days"])
+    return pick(rng, LISTS["days"])
 
 
 def _when(rng, split: str) -> str:
@@ -338,7 +338,7 @@ def span(rng, split: str) -> str:
 
 
 def _weekdays(rng, split: str) -> str:
-    days = rng.sample(WORDS["days"], 2)
+    days = rng.sample(LISTS["days"], 2)
     return f"{days[0]}s" if rng.random() < 0.75 else f"{days[0]}s and {days[1]}s"
 
 
@@ -358,20 +358,20 @@ def several(rng, items) -> str:
 def place(rng, split: str) -> str:
     style = rng.random()
     if style < 0.6:
-        return f"the {_maybe(rng, 0.2, pick(rng, WORDS['adjectives']) + ' ')}{pick(rng, WORDS['places'])}"
+        return f"the {_maybe(rng, 0.2, pick(rng, LISTS['adjectives']) + ' ')}{pick(rng, LISTS['places'])}"
     return _org(rng, split) if style < 0.9 else names.town(rng, split)
 
 
 def spot(rng, split: str) -> str:
     """Where a thing is, with its preposition."""
     style = rng.random()
-    own = f"{pick(rng, ['the', 'the', 'the', 'my', 'our', names.given(rng, split) + chr(39) + 's'])} {_maybe(rng, 0.45, pick(rng, WORDS['adjectives']) + ' ')}"
+    own = f"{pick(rng, ['the', 'the', 'the', 'my', 'our', names.given(rng, split) + chr(39) + 's'])} {_maybe(rng, 0.45, pick(rng, LISTS['adjectives']) + ' ')}"
     if style < 0.35:
-        return f"{pick(rng, ['in', 'in', 'inside', 'at the back of', 'at the bottom of'])} {own}{pick(rng, WORDS['containers'])}"
+        return f"{pick(rng, ['in', 'in', 'inside', 'at the back of', 'at the bottom of'])} {own}{pick(rng, LISTS['containers'])}"
     if style < 0.55:
-        return f"{pick(rng, ['on', 'on', 'on top of', 'under'])} {own}{pick(rng, WORDS['surfaces'])}"
+        return f"{pick(rng, ['on', 'on', 'on top of', 'under'])} {own}{pick(rng, LISTS['surfaces'])}"
     if style < 0.8:
-        return f"{pick(rng, ['under', 'behind', 'next to', 'near', 'beside', 'in front of', 'above', 'opposite'])} {own}{pick(rng, WORDS['objects'])}"
+        return f"{pick(rng, ['under', 'behind', 'next to', 'near', 'beside', 'in front of', 'above', 'opposite'])} {own}{pick(rng, LISTS['objects'])}"
     if style < 0.9:
         return f"{pick(rng, ['on', 'in', 'at'])} {pick(rng, ['level', 'floor', 'shelf', 'row', 'bay', 'deck', 'box', 'rack', 'locker', 'room'])} {below(rng, 60) + 1}{pick(rng, ['', '', 'A', 'B', 'C'])}"
     return f"{pick(rng, ['at', 'behind', 'near', 'in', 'outside'])} {place(rng, split)}"
@@ -384,7 +384,7 @@ def _room(rng, split: str) -> str:
     return (
         f"room {pick(rng, LETTERS)}{below(rng, 40) + 1}"
         if style < 0.75
-        else f"the {pick(rng, [*WORDS['colours'], names.word(rng, split)])} room"
+        else f"the {pick(rng, [*LISTS['colours'], names.word(rng, split)])} room"
     )
 
 
@@ -401,7 +401,7 @@ def _plural(noun: str) -> str:
 def thing(rng, split: str) -> str:
     style = rng.random()
     if style < 0.4:
-        return pick(rng, WORDS["foods"]) if style < 0.25 else _plural(_noun(rng, split))
+        return pick(rng, LISTS["foods"]) if style < 0.25 else _plural(_noun(rng, split))
     if style < 0.6:
         return f"{word(rng, split)} {pick(rng, _DISHES)}"
     return (
@@ -416,7 +416,7 @@ def _goods(rng, split: str) -> str:
 
 
 def _street(rng, split: str) -> str:
-    return f"{pick(rng, [names.word(rng, split), pick(rng, WORDS['objects']).title()])} {pick(rng, WORDS['streets'])}"
+    return f"{pick(rng, [names.word(rng, split), pick(rng, LISTS['objects']).title()])} {pick(rng, LISTS['streets'])}"
 
 
 def _pattern(*forms: str):
@@ -425,7 +425,7 @@ def _pattern(*forms: str):
     def make(rng, split: str) -> str:
         fields = {
             "c": pick(rng, _COLOURED),
-            "w": pick(rng, WORDS["english"]),
+            "w": pick(rng, LISTS["english"]),
             "n": name(rng, split),
             "p": names.given(rng, split),
             "d": 1 + below(rng, 99),
@@ -439,7 +439,7 @@ _COLOURED = "red blue green yellow old big small grey black white wooden metal r
 
 
 def _choice(kind: str):
-    return lambda rng, split: pick(rng, WORDS[kind]) if rng.random() < 0.93 else names.word(rng, split)
+    return lambda rng, split: pick(rng, LISTS[kind]) if rng.random() < 0.93 else names.word(rng, split)
 
 
 _MAKERS = {
@@ -447,11 +447,11 @@ _MAKERS = {
     "band": _band, "title": _title, "eatery": _eatery, "clock": clock, "time": clock, "when": _when, "price": price, "amount": amount, "span": span, "goods": _goods, "thing": thing,
     "date": date, "code": code, "digits": digits, "file": file, "phone": _phone, "number": number, "spot": spot, "place": place, "org": _org, "room": _room, "floor": _floor, "phrase": _phrase,
     "day": _day, "weekdays": _weekdays, "firstname": names.given, "town": names.town, "street": _street, "noun": _noun,
-    "plural": lambda rng, split: _plural(_noun(rng, split)), "month": lambda rng, split: pick(rng, WORDS["months"]), "year": lambda rng, split: str(1850 + below(rng, 200)),
+    "plural": lambda rng, split: _plural(_noun(rng, split)), "month": lambda rng, split: pick(rng, LISTS["months"]), "year": lambda rng, split: str(1850 + below(rng, 200)),
     "address": lambda rng, split: f"{below(rng, 300) + 1} {_street(rng, split)}",
-    "company": lambda rng, split: f"{names.word(rng, split)}{_maybe(rng, 0.5, ' ' + pick(rng, WORDS['companies']))}" if rng.random() < 0.8 else _joined(rng, split),
+    "company": lambda rng, split: f"{names.word(rng, split)}{_maybe(rng, 0.5, ' ' + pick(rng, LISTS['companies']))}" if rng.random() < 0.8 else _joined(rng, split),
     "team": lambda rng, split: f"the {names.word(rng, split)} {pick(rng, ['Hawks', 'Bears', 'Rovers', 'Wolves', 'Comets', 'Choir', 'Band', 'Owls'])}",
-    "people": lambda rng, split: several(rng, [names.given(rng, split) for _ in range(3)]), "foods": lambda rng, split: several(rng, WORDS["foods"]),
+    "people": lambda rng, split: several(rng, [names.given(rng, split) for _ in range(3)]), "foods": lambda rng, split: several(rng, LISTS["foods"]),
     "count": lambda rng, split: str(below(rng, 98) + 2) if rng.random() < 0.8 else pick(rng, NUMBERS), "few": lambda rng, split: str(1 + below(rng, 9)),
     "percent": lambda rng, split: f"{below(rng, 100)}{pick(rng, ['%', ' percent', '.5%'])}", "age": lambda rng, split: str(below(rng, 95) + 3),
     "ip": lambda rng, split: ".".join(str(below(rng, 255)) for _ in range(4)), "port": lambda rng, split: str(below(rng, 60000) + 20),
@@ -462,11 +462,11 @@ _MAKERS = {
     "ordinal": lambda rng, split: _ordinal(below(rng, 30) + 1), "distance": lambda rng, split: f"{1 + below(rng, 30)} {pick(rng, ['km', 'miles', 'kilometres'])}",
     "temp": lambda rng, split: f"{below(rng, 25) * 10 + 40}{pick(rng, ['', ' degrees', '°C', ' C', '°'])}", "temperature": lambda rng, split: f"{below(rng, 250)} {pick(rng, ['degrees', '°C', 'C'])}",
     "weight": _measure("kilos", "grams", "pounds", "kg", "tons", "g"), "length": _measure("metres", "inches", "feet", "centimetres", "cm", "m"), "duration": _measure("minutes", "hours", "days", "weeks"),
-    "quantity": _measure(*WORDS["units"]), "measure": _measure("g", "grams", "ml", "litres", "cups", "spoons", "kilos", "pinches"),
+    "quantity": _measure(*LISTS["units"]), "measure": _measure("g", "grams", "ml", "litres", "cups", "spoons", "kilos", "pinches"),
     "colour": _choice("colours"), "material": _choice("materials"), "food": _choice("foods"), "language": _choice("languages"), "subject": _choice("subjects"), "sport": _choice("sports"),
     "instrument": _choice("instruments"), "job": _choice("jobs"), "animal": _choice("animals"), "country": _choice("countries"), "activity": _choice("activities"), "illness": _choice("illnesses"),
     "petkind": _choice("pets"), "room2": _choice("rooms"), "langtool": _choice("tools"), "drink": _choice("drinks"), "state": _choice("states"),
-    "shade": lambda rng, split: f"{_maybe(rng, 0.4, pick(rng, _SHADES) + ' ')}{pick(rng, WORDS['colours'])}" if rng.random() < 0.85 else pick(rng, WORDS["english"]),
+    "shade": lambda rng, split: f"{_maybe(rng, 0.4, pick(rng, _SHADES) + ' ')}{pick(rng, LISTS['colours'])}" if rng.random() < 0.85 else pick(rng, LISTS["english"]),
     "medicine": lambda rng, split: pick(rng, ["", f"{5 * (1 + below(rng, 100))} mg of ", f"{1 + below(rng, 4)} drops of "]) + word(rng, split) + pick(rng, _MEDICINES),
     "dish": lambda rng, split: f"{_maybe(rng, 0.6, word(rng, split) + ' ')}{pick(rng, _DISHES)}", "festival": lambda rng, split: f"the {name(rng, split)} {pick(rng, _EVENTS)}",
     "school": lambda rng, split: f"{name(rng, split)} {pick(rng, _SCHOOLS)}" if rng.random() < 0.7 else f"{pick(rng, ['St.', 'St', 'Lady', 'Mount'])} {name(rng, split)}",
@@ -478,7 +478,7 @@ _MAKERS = {
     "breed": lambda rng, split: pick(rng, ["beagle", "poodle", "labrador", "pug", "husky", "mutt", "dachshund", "collie", "boxer", "whippet", "corgi", f"{word(rng, split)} terrier", f"{word(rng, split)} hound"]),
     "petname": lambda rng, split: names.given(rng, split) if rng.random() < 0.35 else pick(rng, [name(rng, split), name(rng, split), f"{pick(rng, ['Sir', 'Lady', 'Captain', 'Mr.', 'Princess', 'Old'])} {name(rng, split)}"]),
     "mything": lambda rng, split: f"my {_noun(rng, split)}", "children": lambda rng, split: several(rng, [names.given(rng, split) for _ in range(3)]),
-    "vehicle3": lambda rng, split: f"a {pick(rng, WORDS['adjectives'])} {pick(rng, ['van', 'truck', 'bike', 'scooter', 'car', 'bus', 'jeep'])}",
+    "vehicle3": lambda rng, split: f"a {pick(rng, LISTS['adjectives'])} {pick(rng, ['van', 'truck', 'bike', 'scooter', 'car', 'bus', 'jeep'])}",
     # What the first of two facts names.
     "box": _pattern("the {c} box", "box {d}", "the {c} tin", "the {w} drawer", "the {c} bag", "crate {d}", "the {c} folder", "{p}'s backpack", "the {w} jar", "the {c} suitcase"),
     "host": _pattern("{w}-{d}", "server {n}", "the {n} box", "node {d}", "the {c} drive", "disk {d}", "{w}{d}", "the {w} server", "NAS {d}", "{p}'s laptop"),

@@ -28,4 +28,4 @@ def blocks(name: str) -> list[list[str]]:
     return [block.strip().splitlines() for block in read(name).split("\n\n") if block.strip()]
 
 
-WORDS = {name: listed(rest) for name, rest in (line.split(": ", 1) for line in read("words").splitlines())}
+LISTS = {name: listed(rest) for name, rest in (line.split(": ", 1) for line in read("words").splitlines())}
