@@ -22,17 +22,17 @@ from .texts import LISTS, blocks, listed
 
 _SLOT = re.compile(r"\{(\w)\}")
 # Slots that the same vague question word could ask for.
-_WHENS = frozenset("when clock date day weekdays time".split())
-_WHERES = frozenset("room place eatery street town spot floor gate org spotcode address country school".split())
+_WHENS = frozenset(LISTS["when_kinds"])
+_WHERES = frozenset(LISTS["where_kinds"])
 _WHEN, _WHERE = re.compile(r"^(when|until when|by when|from when)\b"), re.compile(r"^where\b")
 AREAS = ("home", "work", "leisure", "people", "more")
 _MORE = "old new big small plain cheap odd spare second other local fancy dusty green blue broken heavy light long short special extra quiet bright simple late early".split()
 QUALIFIERS = (*_MORE, *"red yellow white black grey brown purple pink left right front back upper lower upstairs downstairs first third next last main wooden metal round square winter summer morning evening work home guest".split())  # fmt: skip
-_DETERMINERS = frozenset("a an the my our his her their some this that your".split())
-_PLACES = frozenset("in on at by under behind near beside inside outside opposite above below next between to into from with over across around past through off up down".split())  # fmt: skip
-_WITHOUT_ON = frozenset("next this last tomorrow today tonight yesterday every".split())
+_DETERMINERS = frozenset(LISTS["determiners"])
+_PLACES = frozenset(LISTS["place_words"])
+_WITHOUT_ON = frozenset(LISTS["without_on"])
 _BEFORE = re.compile(r"\b([\w']+) \{(\w)\}")  # a value and the word before it
-_COUNTS = frozenset("one two three four five six seven eight nine ten eleven twelve fifteen twenty thirty forty half several many both no".split())  # fmt: skip
+_COUNTS = frozenset(LISTS["counts"])
 
 
 @dataclass
@@ -256,7 +256,7 @@ def somebody(rng, split: str) -> Subject:
         text = f"{pick(rng, ['my', 'my', 'my', 'our'])} {pick(rng, relatives)}"
         return subject(text + (" " + names.given(rng, split) if rng.random() < 0.2 else ""), they or pick(rng, ["she", "he"]))  # fmt: skip
     name = names.given(rng, split)
-    they = "he" if name in names.HE else "she" if name in names.SHE else pick(rng, ["she", "he"])
+    they = "he" if name in LISTS["he"] else "she" if name in LISTS["she"] else pick(rng, ["she", "he"])
     if style < 0.88:
         text = name if style < 0.72 else f"{name} {names.surname(rng, split)}"
         return subject(names.accented(rng, text) if rng.random() < 0.1 else text, they)

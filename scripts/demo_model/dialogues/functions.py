@@ -66,12 +66,7 @@ _BY_WORD = (
     ("price", "price"), ("cost", "price"), ("fee", "price"), ("rate", "percent"), ("temperature", "temperature"), ("weight", "weight"), ("length", "length"), ("version", "version"),
     ("country", "country"), ("city", "town"), ("name", "person"),
 )  # fmt: skip
-_MONEY = "dollars yen pounds francs crowns USD JPY GBP CHF".split()
-_ERRORS = "not found|timeout|permission denied|no such city|invalid date|service unavailable|too many requests|unknown name|no results|fully booked|not available".split("|")  # fmt: skip
 _FAILED = '{{"error": "{e}"}}|Error: {e}|error: {e}|{{"ok": false, "error": "{e}"}}|{e}'.split("|")
-_RESULTS = "code number phrase time price word date person url quantity".split()
-_KEYS = "result value status answer output id info message".split()
-_SKIES = "sunny cloudy rainy windy foggy snowing clear".split()
 _REQUESTS = "{v} the {n} with {j}|please {v} the {n}, {j}|{v} {n}: {j}|can you {v} the {n} with {j}|{v} a {n} with {j}|I want you to {v} the {n}, {j}|{n}, {v}, {j}".split("|")  # fmt: skip
 
 
@@ -95,7 +90,7 @@ def _value(rng, split: str, parameter: Parameter) -> Any:
     if kind == "sum":
         return f"{below(rng, 900)} {pick(rng, '+-*/')} {below(rng, 900)}"
     if kind == "money":
-        return pick(rng, _MONEY)
+        return pick(rng, LISTS["money"])
     return names.given(rng, split) if kind == "given" else values.value(rng, split, kind)
 
 
@@ -188,9 +183,7 @@ def both(rng, split: str, function: Function) -> tuple[str, list[dict[str, Any]]
     return request(rng, function, {name: pick(rng, joins).format(a=one[name], b=two[name])}), [one, two]
 
 
-_STOP = frozenset(
-    "what that this have with from please tell want like about some today could would they them your name".split()
-)
+_STOP = frozenset(LISTS["not_serving"])
 
 
 def serves(functions: Sequence[Function], text: str) -> bool:
@@ -220,21 +213,21 @@ def outside(rng, split: str, functions: Sequence[Function]) -> str | None:
 def result(rng, split: str, function: Function) -> tuple[str, str]:
     """(the text that the function returns, the value in it that answers)."""
     if rng.random() < 0.06:
-        found = pick(rng, _ERRORS)
+        found = pick(rng, LISTS["errors"])
         return pick(rng, _FAILED).format(e=found), found
     if rng.random() < 0.08:
         found = ", ".join(dict.fromkeys(values.value(rng, split, "word") for _ in range(2 + below(rng, 3))))
         return pick(rng, ["{}", "results: {}", "found: {}", '{{"result": "{}"}}']).format(found), found
     if function.name == "get_weather":
-        found = f"{below(rng, 45) - 10} degrees and {pick(rng, _SKIES)}"
+        found = f"{below(rng, 45) - 10} degrees and {pick(rng, LISTS['skies'])}"
     elif function.name in ("calculate", "convert_currency", "get_stock_price"):
         found = f"{below(rng, 90000) / pick(rng, [1, 10, 100])}"
     else:
-        found = values.value(rng, split, "time" if function.name == "get_time" else pick(rng, _RESULTS))
+        found = values.value(rng, split, "time" if function.name == "get_time" else pick(rng, LISTS["result_kinds"]))
     style = rng.random()
     if style < 0.35:
         return found, found
-    key = pick(rng, [*_KEYS, pick(rng, LISTS["attributes"]).replace(" ", "_")])
+    key = pick(rng, [*LISTS["result_keys"], pick(rng, LISTS["attributes"]).replace(" ", "_")])
     if style > 0.8:
         return f"{key}: {found}", found
     record: dict[str, Any] = {key: found}

@@ -51,7 +51,6 @@ def _parse(lines: list[str]) -> _Listing:
 
 _LISTINGS = [_parse(lines) for lines in blocks("listings")]
 _ORDINALS = "first second third fourth fifth".split()
-_UNITS = "g kg ml l cups spoons pinches tablespoons slices handfuls tins grams litres teaspoons drops".split()
 _JOINS = ((", ", " and "), (", ", ", and "), (", ", ", "), ("; ", "; "), (", ", ", plus "), (" and ", " and "), (", ", " but "), ("; ", " and "), (", ", ", then "))  # fmt: skip
 # Items whose verb need not be said again: "Aroha sits by the window, Femi next to the door".
 _WITH_VERB = frozenset(f"{{k}} {verb} {{v}}" for verb in ("is", "has", "wants", "brings", "sits", "orders"))
@@ -76,7 +75,7 @@ def _value(rng, split: str, kind: str) -> str:
         style = rng.random()
         if style < 0.2:
             return f"{pick(rng, ['half a', 'a', 'one', 'a good'])} {pick(rng, ['cup', 'spoon', 'pinch', 'pound', 'litre', 'tin', 'handful'])}"
-        return f"{below(rng, 20) * 5 + 2 if style < 0.6 else below(rng, 9) + 2} {pick(rng, _UNITS)}"
+        return f"{below(rng, 20) * 5 + 2 if style < 0.6 else below(rng, 9) + 2} {pick(rng, LISTS['cup_units'])}"
     if kind == "task":
         task = pick(rng, LISTS["tasks"])
         return task if rng.random() < 0.7 else f"{task.split()[0]} the {values.word(rng, split)}"

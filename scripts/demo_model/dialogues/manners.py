@@ -16,9 +16,7 @@ COUNT = "I can count that with a thought alone. Turn thinking on."
 NO_FUNCTION = "I have no function for that."
 _SECTIONS = sections("manners")
 _TALK = [(head, forms) for head, forms in _SECTIONS.items() if head[0].isupper()]  # an answer, and what it answers
-_ASKING = frozenset(
-    "what who where when why how which whose is are am do does did can could will would should may have whats what's who's how's was".split()
-)
+_ASKING = frozenset(LISTS["asking"])
 _SCRIPTS = [(0x00C0, 0x017F), (0x0370, 0x03FF), (0x0400, 0x04FF), (0x4E00, 0x9FFF), (0x3040, 0x30FF), (0x0600, 0x06FF), (0x0590, 0x05EA), (0xAC00, 0xD7A0), (0x1F300, 0x1F5FF), (0x21, 0x7E)]  # fmt: skip
 _CODE = (
     "def {a}({b}):\n    return {b} + {n}|for (let i = 0; i < {n}; i++) {{ {a}({b}); }}|SELECT {a} FROM {b} WHERE id = {n};|import {a}\n{a}.{b}({n})|<div class=\"{a}\"><p>{b}</p></div>|#include <{a}.h>\nint main() {{ return {n}; }}"

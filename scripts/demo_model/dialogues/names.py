@@ -8,8 +8,6 @@ _RIMES = "a al an ar ell em en er i il in ir o ol on or u ul um un ay ie ost ash
 SYLLABLES = [onset + rime for onset in _ONSETS for rime in _RIMES]
 CONSONANTS, VOWELS = "bcdfghjklmnpqrstvwxyz", "aeiouy"
 GIVEN = LISTS["first_names"]
-SHE = "Anna Mia Lena Sara Nora Clara Emma Olivia Ida Eva".split()
-HE = "Tom Peter Paul Ben Max Leo Felix Noah Jonas Liam".split()
 _ACCENTS = {
     "a": "áàâäãåā", "e": "éèêëēę", "i": "íìîïī", "o": "óòôöõøō", "u": "úùûüū", "c": "çćč", "n": "ñńň", "s": "šśş", "z": "žźż", "y": "ýÿ", "l": "ł", "r": "ř", "d": "ď", "g": "ğ", "t": "ť",
     "A": "ÁÀÂÄÅ", "E": "ÉÈÊ", "I": "ÍÎ", "O": "ÓÖØ", "U": "ÚÜ", "C": "ÇČ", "S": "ŠŚ", "Z": "ŽŻ", "N": "Ñ", "L": "Ł",

@@ -14,7 +14,7 @@ from . import manners, values
 from .cases import said
 from .splits import below, own, pick, share
 from .telling import Message
-from .texts import blocks, listed, read
+from .texts import LISTS, blocks, listed, read
 from .turns import QUOTE, REFUSAL, VALUE, WORDS, Known, Piece, Question, Turn
 from .values import article, capital
 from .writer import Writer
@@ -29,7 +29,6 @@ def _mine(forms, wording: str) -> list[str]:
 _BY_NAME = "what is the {c} of {k}|{k} {c}|{c} of {k}|what does it say under {c} for {k}|{c} for {k}|what's the {c} for {k}|look up the {c} of {k}".split("|")  # fmt: skip
 _SET = "what is {c} set to|what's {c}|{c}|what does it say for {c}|which {c} is in the {t}|what is the value of {c}|{c} in the {t}".split("|")  # fmt: skip
 _CHANGED = "I changed the {c} to {v}|the {c} is {v} now|{c} is now {v}|set {c} to {v}|we switched the {c} from {o} to {v}|new {c}: {v}|update the {c}, it's {v}|change {c} to {v}|the {c} isn't {o} anymore but {v}|{c}: {v} instead of {o}".split("|")  # fmt: skip
-_THINGS = "config|settings file|profile|deployment config|device info|booking|app settings|ticket|player sheet|server config|form|order".split("|")  # fmt: skip
 _FIRST = "what is the first {n} in the {t}|which {n} comes first in the {t}|first {n} in the {t}|what's the first entry of the {t}|which {n} is at the top of the {t}".split("|")  # fmt: skip
 _LAST = "what is the last {n} in the {t}|which {n} comes last in the {t}|last {n} in the {t}|what's the last entry of the {t}|which {n} is at the bottom of the {t}".split("|")  # fmt: skip
 _MOST = "which {n} is the {m} in the {t}|what is the {m} {n} in the {t}|{m} {n} in the {t}|which row of the {t} is the {m}|which {n} in the {t} is {m}".split("|")  # fmt: skip
@@ -218,7 +217,7 @@ _SETTINGS = dict(map(_setting, read("settings").splitlines()))
 
 def _settings(writer: Writer) -> int:
     rng, split, rows = writer.rng, writer.split, Rows(writer)
-    what = pick(rng, _THINGS)
+    what = pick(rng, LISTS["pasted"])
     names = rng.sample(list(_SETTINGS), 4 + below(rng, 5))
     if "settings" in writer.taken or any(writer.mentions(name.replace("_", " ")) for name in (what, *names)):
         return 0

@@ -8,6 +8,7 @@ from . import cases, manners
 from .apart import apart, asks_what_tells, names_case
 from .cases import Case, Subject, draw
 from .splits import below, pick, split_of
+from .texts import LISTS
 from .turns import WORDS, Known, Question, Turn
 from .values import article, capital
 from .writer import Writer, stems
@@ -19,10 +20,8 @@ _ALIKE = (
     "person firstname titled name petname word title band eatery company team org school town street place room floor address gate spot country noun phrase",
 )  # fmt: skip
 # Kinds, and cases, of which a second value stands beside the first one where nothing says that it replaces it.
-_ADDED = frozenset(
-    "goods food foods thing animals people dish drink sport language instrument title band medicine".split()
-)
-_SEVERAL = frozenset("allergy likes brings drinkof plays speaks sibling child pill debt lent gift pet hobby said health2 order stock menu gameworld".split())  # fmt: skip
+_ADDED = frozenset(LISTS["added"])
+_SEVERAL = frozenset(LISTS["several"])
 # Of a question: a sentence with all of its other words could be taken for its answer.
 _VAGUE = stems("long many much time day say said")
 _VERBS = "reach|call|get|give|giving|cook for|meet|meeting|see|visit|lend|lent|collect|pick up|expect|promise|email|feed|fix|fixed|repairs|find|put|leave|keep"
@@ -31,19 +30,14 @@ _SLOPPY = {
     "i'm": "im", "don't": "dont", "can't": "cant", "it's": "its", "what's": "whats", "where's": "wheres", "who's": "whos", "didn't": "didnt", "isn't": "isnt", "doesn't": "doesnt",
     "that's": "thats", "won't": "wont", "couldn't": "couldnt", "you'll": "youll", "he's": "hes", "she's": "shes", "they're": "theyre", "we're": "were", "i'll": "ill",
 }  # fmt: skip
-_EXACT = frozenset("longcode code digits secret handle password mail url ip file version flight".split())
-_NAMES = frozenset("band title eatery petname name team company org school festival".split())  # that may be quoted
+_EXACT = frozenset(LISTS["exact"])
+_NAMES = frozenset(LISTS["quoted"])  # that may be quoted
 _QUOTES = (("'", "'"), ('"', '"'), ("'", "'"), ('"', '"'), ("“", "”"), ("*", "*"), ("_", "_"))
-_COMMON = frozenset("the my our we you they there she he it it's she's he's they're two half moved actually sorry make better no for at in on to from with and".split())  # fmt: skip
+_COMMON = frozenset(LISTS["starts"])
 _JOINS = (" and ", ", and ", ", ", "; ", " but ", " while ", ", ")
-_PREPOSITIONS = frozenset(
-    "at on in with for from to under by until near of into as a the seat level room number".split()
-)
+_PREPOSITIONS = frozenset(LISTS["prepositions"])
 # Verbs that a second clause can leave out.
-_SHARED = frozenset(
-    "is has sits lives works plays got gets wants drives speaks studies brings drinks loves takes weighs starts closes opens leaves costs cost needs eats ordered means belongs was goes supports"
-    " coaches joined bought owes does comes wears stands trains runs uses went handles".split()
-)
+_SHARED = frozenset(LISTS["shared_verbs"])
 
 
 def alike(one: str, other: str) -> bool:
@@ -171,7 +165,9 @@ class Telling(Message):
         elif mine:
             return None
         if not mine:
-            if all(about.key != told.about.key for told in self.told) and any(map(writer.mentions, case.keys or (about.key,))):
+            if all(about.key != told.about.key for told in self.told) and any(
+                map(writer.mentions, case.keys or (about.key,))
+            ):
                 return None
             others = [told for told in writer.cases if told.case is not case or case.mine]
             if not all(apart(case, about, told.case, told.about) for told in others):

@@ -12,20 +12,8 @@ from .texts import LISTS
 LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
 _ANY = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _SPECIAL = "!?#-_.@+*&$%"
-_ENDS = "ster tastic ology ify erino let ling ish oid opolis matic nado zilla rama ware hub ly esque kin ette".split()
-_TITLES = "Dr. Dr Mr. Mr Mrs. Mrs Ms. Ms Prof. Professor Captain Sister Father Judge Aunt Uncle Coach Officer Nurse Sir".split()
 NUMBERS = "two three four five six seven eight nine ten eleven twelve".split()
-_TENS = [*NUMBERS, *"thirteen fourteen fifteen twenty thirty forty sixty ninety".split()]
 _HOURS = ["one", *NUMBERS]
-_SHADES = "dark light pale bright deep dusty navy mint forest lemon sky rose burnt electric smoky matte".split()
-_MEDICINES = "in ol ine ide ax ate am one pril statin cillin zole vir mab".split()
-_DISHES = "soup stew curry salad pie risotto tacos dumplings lasagna burger sandwich noodles pancakes casserole chili omelette gnocchi wrap".split()
-_EVENTS = "Night Days Fest Jam Cup Run Gala Fair Week Ball Parade Marathon Camp Classic".split()
-_SCHOOLS = "Elementary|Primary School|High|High School|Middle School|Kindergarten|Academy|College|University".split("|")
-_EATERIES = "Cafe|Diner|Grill|Bistro|Inn|Tavern|Arms|Kitchen|Lounge|Bar|Pizzeria|Bakery|Deli|Noodle House|Tea Room|Brewery".split("|")  # fmt: skip
-_PEOPLE = "Frogs Kings Ghosts Sons Daughters Children Wolves Masters Rivers Lords Birds Shadows Cowboys Poets".split()
-_CURRENCIES = "euros dollars pounds crowns francs yen rupees quid bucks pence cents pesos".split()
-_FILES = "txt pdf docx xlsx md odt csv png jpg zip py json yaml log sql mp3 html conf tar.gz".split()
 
 
 def article(text: str) -> str:
@@ -56,7 +44,7 @@ def word(rng, split: str) -> str:
     if style < 0.75:
         return names.word(rng, split).lower()
     if style < 0.88:
-        return pick(rng, LISTS["english"]) + pick(rng, _ENDS if rng.random() < 0.6 else LISTS["english"])
+        return pick(rng, LISTS["english"]) + pick(rng, LISTS["word_ends"] if rng.random() < 0.6 else LISTS["english"])
     return "".join(
         pick(rng, names.CONSONANTS) * (1 + (rng.random() < 0.12)) + pick(rng, names.VOWELS) + _maybe(rng, 0.4, pick(rng, names.CONSONANTS))
         for _ in range(1 + below(rng, 4))
@@ -69,7 +57,7 @@ def name(rng, split: str) -> str:
 
 
 def titled(rng, split: str) -> str:
-    return f"{pick(rng, _TITLES)} {names.surname(rng, split) if rng.random() < 0.8 else name(rng, split)}"
+    return f"{pick(rng, LISTS['honorifics'])} {names.surname(rng, split) if rng.random() < 0.8 else name(rng, split)}"
 
 
 def person(rng, split: str) -> str:
@@ -99,8 +87,8 @@ def _band(rng, split: str) -> str:
     if style < 0.25:
         return _joined(rng, split)
     return pick(rng, [
-        f"{pick(rng, _PEOPLE)} of {one}", f"The {one} {other}s", f"The {one}s", f"{one} and the {other}s", f"{one} {other}", f"{one}", f"Saint {one}",
-        f"{below(rng, 90) + 2} {one}s", f"{names.given(rng, split)} and the {pick(rng, _PEOPLE)}", f"{one} in the {other}", f"No {one} for {other}",
+        f"{pick(rng, LISTS['band_people'])} of {one}", f"The {one} {other}s", f"The {one}s", f"{one} and the {other}s", f"{one} {other}", f"{one}", f"Saint {one}",
+        f"{below(rng, 90) + 2} {one}s", f"{names.given(rng, split)} and the {pick(rng, LISTS['band_people'])}", f"{one} in the {other}", f"No {one} for {other}",
     ])  # fmt: skip
 
 
@@ -116,7 +104,7 @@ def _eatery(rng, split: str) -> str:
     one = name(rng, split)
     if rng.random() < 0.2:
         return _joined(rng, split)
-    return pick(rng, [f"{one}'s", f"the {one} {pick(rng, _EATERIES)}", f"{names.given(rng, split)}'s {pick(rng, _EATERIES)}", f"The {one} {name(rng, split)}", f"{pick(rng, ['Cafe', 'Hotel', 'Casa', 'Chez', 'Bar'])} {one}", f"the {pick(rng, LISTS['colours']).title()} {one}"])  # fmt: skip
+    return pick(rng, [f"{one}'s", f"the {one} {pick(rng, LISTS['eateries'])}", f"{names.given(rng, split)}'s {pick(rng, LISTS['eateries'])}", f"The {one} {name(rng, split)}", f"{pick(rng, ['Cafe', 'Hotel', 'Casa', 'Chez', 'Bar'])} {one}", f"the {pick(rng, LISTS['colours']).title()} {one}"])  # fmt: skip
 
 
 def _org(rng, split: str) -> str:
@@ -232,7 +220,7 @@ def file(rng, split: str) -> str:
         ],
     )
     before = pick(rng, ["", "", "", "", f"{word(rng, split)}/", "~/", "C:\\", f"/{word(rng, split)}/"])
-    return f"{before}{stem}{more}.{pick(rng, _FILES)}"
+    return f"{before}{stem}{more}.{pick(rng, LISTS['file_ends'])}"
 
 
 def _phone(rng, split: str) -> str:
@@ -313,7 +301,7 @@ def price(rng, split: str) -> str:
     if style < 0.25:
         return f"{pick(rng, '$£€')}{amount}{pick(rng, ['', '', '.50', '.99', '.05', 'k'])}"
     if style < 0.7:
-        return f"{amount}{pick(rng, ['', '', '.50', '.20'])} {pick(rng, _CURRENCIES)}"
+        return f"{amount}{pick(rng, ['', '', '.50', '.20'])} {pick(rng, LISTS['currencies'])}"
     return (
         f"{1 + below(rng, 90)},{below(rng, 1000):03d}{pick(rng, ['', ' euros', ' dollars', ' kr'])}"
         if style < 0.85
@@ -324,7 +312,7 @@ def price(rng, split: str) -> str:
 def amount(rng, split: str) -> str:
     style = rng.random()
     if style < 0.9:
-        return str(2 + below(rng, 60)) if style < 0.6 else pick(rng, _TENS)
+        return str(2 + below(rng, 60)) if style < 0.6 else pick(rng, LISTS["tens"])
     return f"{below(rng, 9) + 1},{below(rng, 1000):03d}"
 
 
@@ -403,7 +391,7 @@ def thing(rng, split: str) -> str:
     if style < 0.4:
         return pick(rng, LISTS["foods"]) if style < 0.25 else _plural(_noun(rng, split))
     if style < 0.6:
-        return f"{word(rng, split)} {pick(rng, _DISHES)}"
+        return f"{word(rng, split)} {pick(rng, LISTS['dishes'])}"
     return (
         f"{pick(rng, ['a ', '', 'a new ', 'some '])}{word(rng, split)}"
         if style < 0.8
@@ -424,7 +412,7 @@ def _pattern(*forms: str):
 
     def make(rng, split: str) -> str:
         fields = {
-            "c": pick(rng, _COLOURED),
+            "c": pick(rng, LISTS["coloured"]),
             "w": pick(rng, LISTS["english"]),
             "n": name(rng, split),
             "p": names.given(rng, split),
@@ -433,9 +421,6 @@ def _pattern(*forms: str):
         return pick(rng, forms).format(**fields)
 
     return make
-
-
-_COLOURED = "red blue green yellow old big small grey black white wooden metal round striped long".split()
 
 
 def _choice(kind: str):
@@ -466,10 +451,10 @@ _MAKERS = {
     "colour": _choice("colours"), "material": _choice("materials"), "food": _choice("foods"), "language": _choice("languages"), "subject": _choice("subjects"), "sport": _choice("sports"),
     "instrument": _choice("instruments"), "job": _choice("jobs"), "animal": _choice("animals"), "country": _choice("countries"), "activity": _choice("activities"), "illness": _choice("illnesses"),
     "petkind": _choice("pets"), "room2": _choice("rooms"), "langtool": _choice("tools"), "drink": _choice("drinks"), "state": _choice("states"),
-    "shade": lambda rng, split: f"{_maybe(rng, 0.4, pick(rng, _SHADES) + ' ')}{pick(rng, LISTS['colours'])}" if rng.random() < 0.85 else pick(rng, LISTS["english"]),
-    "medicine": lambda rng, split: pick(rng, ["", f"{5 * (1 + below(rng, 100))} mg of ", f"{1 + below(rng, 4)} drops of "]) + word(rng, split) + pick(rng, _MEDICINES),
-    "dish": lambda rng, split: f"{_maybe(rng, 0.6, word(rng, split) + ' ')}{pick(rng, _DISHES)}", "festival": lambda rng, split: f"the {name(rng, split)} {pick(rng, _EVENTS)}",
-    "school": lambda rng, split: f"{name(rng, split)} {pick(rng, _SCHOOLS)}" if rng.random() < 0.7 else f"{pick(rng, ['St.', 'St', 'Lady', 'Mount'])} {name(rng, split)}",
+    "shade": lambda rng, split: f"{_maybe(rng, 0.4, pick(rng, LISTS['shades']) + ' ')}{pick(rng, LISTS['colours'])}" if rng.random() < 0.85 else pick(rng, LISTS["english"]),
+    "medicine": lambda rng, split: pick(rng, ["", f"{5 * (1 + below(rng, 100))} mg of ", f"{1 + below(rng, 4)} drops of "]) + word(rng, split) + pick(rng, LISTS['medicine_ends']),
+    "dish": lambda rng, split: f"{_maybe(rng, 0.6, word(rng, split) + ' ')}{pick(rng, LISTS['dishes'])}", "festival": lambda rng, split: f"the {name(rng, split)} {pick(rng, LISTS['festivals'])}",
+    "school": lambda rng, split: f"{name(rng, split)} {pick(rng, LISTS['schools'])}" if rng.random() < 0.7 else f"{pick(rng, ['St.', 'St', 'Lady', 'Mount'])} {name(rng, split)}",
     "spotcode": lambda rng, split: pick(rng, [f"{below(rng, 20)}-{below(rng, 400)}", f"{pick(rng, LETTERS)}{below(rng, 99) + 1}", f"{below(rng, 99) + 1}{pick(rng, LETTERS)}", f"{below(rng, 400) + 1}"]),
     "make": lambda rng, split: pick(rng, ["Kia", "Volvo", "Honda", "Toyota", "Skoda", "Mazda", "Fiat", "Subaru", "Peugeot", "Ford Fiesta", "Tesla", name(rng, split), f"{name(rng, split)} {below(rng, 900)}"]),
     "tall": lambda rng, split: pick(rng, [f"1.{50 + below(rng, 50)} m", f"{150 + below(rng, 50)} cm", f"{5 + below(rng, 2)} foot {1 + below(rng, 11)}", f"{5 + below(rng, 2)}'{1 + below(rng, 11)}"]),

@@ -6,16 +6,13 @@ from functools import lru_cache
 
 from . import functions, manners
 from .splits import pick
+from .texts import LISTS
 from .turns import QUOTE, REFUSAL, VALUE, WORDS, Call, Chain, Known, Piece, Question, Turn, yours
 from .turns import answer as answer_of
 from .typing import Typist, in_the_past
 from .values import capital
 
-_SMALL = frozenset(
-    "a an the of in on at by for to from with and or is was are be been it its you your i we they their people one who whom what which when where how do does did has have had that this as so up "
-    "out into can must will than all most every me my our tell know remember please say give need want repeat let show find look could would should remind recall again if any idea mention told "
-    "mind happen exactly check note noted help wondering wonder forgot looking able sure just not actually".split()
-)  # fmt: skip
+_SMALL = frozenset(LISTS["small"])
 
 
 @lru_cache(20_000)
