@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from . import names, values
@@ -50,10 +51,8 @@ class Function:
 
 def _parse(head: str, requests: tuple[str, ...]) -> Function:
     name, description, parameters = (part.strip() for part in head.split("|"))
-    found = [part.split(" ", 1) for part in listed(parameters)]
-    return Function(
-        name, description, tuple(Parameter(key, *rest.rsplit(" ", 1)) for key, rest in found), requests
-    )  # fmt: skip
+    found = (part.split(" ", 1) for part in listed(parameters))
+    return Function(name, description, tuple(Parameter(key, *rest.rsplit(" ", 1)) for key, rest in found), requests)
 
 
 _SECTIONS = sections("functions")
@@ -81,10 +80,8 @@ def _value(rng, split: str, parameter: Parameter) -> Any:
     if kind.startswith("enum:"):
         return pick(rng, kind[5:].split("/"))
     if kind in ("list", "names"):
-        found = [
-            pick(rng, LISTS["foods"]) if kind == "list" else names.given(rng, split) for _ in range(1 + below(rng, 4))
-        ]
-        return list(dict.fromkeys(found))
+        make = partial(pick, rng, LISTS["foods"]) if kind == "list" else partial(names.given, rng, split)
+        return list(dict.fromkeys(make() for _ in range(1 + below(rng, 4))))
     if kind == "object":
         return {"street": values.value(rng, split, "address"), "city": names.town(rng, split)}
     if kind == "sum":
@@ -136,10 +133,8 @@ def _invented_parameter(rng, name: str) -> Parameter:
 
 def invented(rng, split: str) -> Function:
     """ "set_kettle_temperature(kettle_number, level)": a verb, a noun, one to three parameters."""
-    verb, noun = (
-        pick(rng, _VERBS),
-        pick(rng, LISTS["objects"]) if rng.random() < 0.8 else names.word(rng, split).lower(),
-    )
+    verb = pick(rng, _VERBS)
+    noun = pick(rng, LISTS["objects"]) if rng.random() < 0.8 else names.word(rng, split).lower()
     keys = dict.fromkeys(
         pick(rng, LISTS["attributes"]).lower().replace(" ", "_").replace("'", "") for _ in range(1 + below(rng, 3))
     )

@@ -10,6 +10,7 @@ A block of texts/*_links.txt is a link of two facts:
 
 import re
 from dataclasses import dataclass
+from itertools import permutations
 
 from . import cases, names
 from .cases import MATTERS, Case, Subject, by_split, draw, key_of, named, somebody, subject
@@ -58,10 +59,7 @@ _BY_SPLIT = {
 
 def _overlap(texts: list[str]) -> bool:
     low = [text.lower() for text in texts]
-    return (
-        any(one in other for n, one in enumerate(low) for m, other in enumerate(low) if n != m)
-        or min(map(len, low)) < 2
-    )
+    return min(map(len, low)) < 2 or any(one in other for one, other in permutations(low, 2))
 
 
 def _two(rng, form: str, key: str, found: str, fields: list[dict[str, str]]) -> str:
@@ -154,11 +152,9 @@ def _named(writer: Writer) -> Chain | None:
         return None
     one, _, first = made
     name = one.values[slot]
-    short = (
-        name.split()[0]
-        if case.slots[slot].kind == "person" and name.split()[0].isalpha() and rng.random() < 0.3
-        else name
-    )
+    first_name = name.split()[0]
+    whole = case.slots[slot].kind != "person" or not first_name.isalpha() or rng.random() >= 0.3
+    short = name if whole else first_name
     about = named(short, pick(rng, ["she", "he"]))
     if writer.mentions(name.lower()) or writer.mentions(short.lower()):
         return None
@@ -195,9 +191,8 @@ def _relation(writer: Writer) -> Chain | None:
     holders = []
     for _ in range(2):
         owner = pick(rng, _OWNERS) if rng.random() < 0.75 else names.given(rng, split) + "'s"
-        full = (
-            f"{names.given(rng, split)} {names.surname(rng, split)}" if rng.random() < 0.5 else names.given(rng, split)
-        )
+        last = rng.random() < 0.5
+        full = names.given(rng, split) + (f" {names.surname(rng, split)}" if last else "")
         about = subject(names.accented(rng, full) if rng.random() < 0.1 else full, pick(rng, ["she", "he"]))
         found = cases.value(rng, split, case.slots[slot].kind)
         holders.append((f"{owner} {pick(rng, own(FRAMES['relations'], wording))}", about, found))
@@ -215,14 +210,8 @@ def _relation(writer: Writer) -> Chain | None:
         order = 1 if rng.random() < 0.6 else -1
         told[0] = pick(rng, _JOINS).join(told[::order])
         then[0] = pick(rng, _JOINS).join(then[::order]) if rng.random() < 0.7 else then[0]
-    link = Question(
-        f"relation {keys[0]}",
-        about.text,
-        [f"who is {mine}", f"what's the name of {mine}"],
-        [mine],
-        [mine],
-        (f"who is {keys[0]}",),
-    )
+    who = [f"who is {mine}", f"what's the name of {mine}"]
+    link = Question(f"relation {keys[0]}", about.text, who, [mine], [mine], (f"who is {keys[0]}",))
     direct = [ask.format_map(about.fields) for ask in asks]
     every = tuple({ask.format_map(about.fields).lower() for ask in case.slots[slot].asks})
     second = Question(f"{case.name} {slot}|{about.key}|", found, direct, names=every)

@@ -37,16 +37,8 @@ def _parse(lines: list[str]) -> _Listing:
     name, key, kind, items = (part.strip() for part in lines[0].removeprefix("@ ").split("|"))
     rest = {line[0]: listed(line[2:]) for line in lines[1:]}
     shared = {mark: share(forms, f"listing {name} {mark}") for mark, forms in rest.items()}
-    return _Listing(
-        name,
-        key[2:],
-        kind[2:],
-        share(listed(items), f"listing {name} item"),
-        shared[">"],
-        rest["?"],
-        shared["?"],
-        shared["!"],
-    )
+    forms = share(listed(items), f"listing {name} item")
+    return _Listing(name, key[2:], kind[2:], forms, shared[">"], rest["?"], shared["?"], shared["!"])
 
 
 _LISTINGS = [_parse(lines) for lines in blocks("listings")]
@@ -58,16 +50,13 @@ _WITH_VERB = frozenset(f"{{k}} {verb} {{v}}" for verb in ("is", "has", "wants", 
 
 def _key(rng, split: str, kind: str) -> str:
     if kind == "theobject":
-        return pick(rng, ["the ", "the ", "", "my "]) + (
-            pick(rng, LISTS["objects"]) if rng.random() < 0.7 else values.word(rng, split)
-        )
+        owner = pick(rng, ["the ", "the ", "", "my "])
+        return owner + (pick(rng, LISTS["objects"]) if rng.random() < 0.7 else values.word(rng, split))
     if kind == "thepart" and rng.random() < 0.25:
         return f"the {values.word(rng, split)} {pick(rng, ['door', 'room', 'boat', 'gate', 'box'])}"
-    if kind in LISTS:
-        return pick(rng, LISTS[kind])
-    return (
-        pick(rng, _ORDINALS) if kind == "ordinalkey" else values.value(rng, split, "day" if kind == "dayname" else kind)
-    )
+    if kind in LISTS or kind == "ordinalkey":
+        return pick(rng, LISTS.get(kind, _ORDINALS))
+    return values.value(rng, split, "day" if kind == "dayname" else kind)
 
 
 def _value(rng, split: str, kind: str) -> str:
@@ -147,11 +136,8 @@ class _List(Message):
 
     def _fresh(self, key: str) -> bool:
         bare = key_of(key)
-        return (
-            len(bare) > 2
-            and not self.writer.mentions(bare)
-            and not any(_clash(bare, key_of(other)) for other in self.values)
-        )
+        clash = any(_clash(bare, key_of(other)) for other in self.values)
+        return len(bare) > 2 and not clash and not self.writer.mentions(bare)
 
     def _question(self, key: str) -> Question:
         def filled(forms) -> list[str]:
@@ -165,12 +151,9 @@ class _List(Message):
         rng, old, forms = self.rng, self.values[key], self.listing.changes[self.wording]
         known = self.writer.known.get(self._question(key).signature)
         new = _value(rng, self.split, self.listing.value)
-        if (
-            not forms
-            or known is None
-            or known.question.value != old
-            or any(_clash(new, o) for o in (*self.values, *self.values.values()))
-        ):
+        if not forms or known is None or known.question.value != old:
+            return False
+        if any(_clash(new, other) for other in (*self.values, *self.values.values())):
             return False
         sentence = article(capital(pick(rng, forms).format(k=key, v=new, o=old)))
         if new not in sentence:

@@ -24,26 +24,13 @@ _CODE = (
     "|<?xml version=\"1.0\"?><{a}><{b}/></{a}>|{{\"{a}\": [{n}, {n}], \"{b}\": null}}|$ ls -la /{a}/{b}|</{a}>|&{a};&{b};|%{a}%20{b}%3D{n}|0x{n}{a}|[[{a}]]({b})|::{a}::{b}::"
 ).split("|")  # fmt: skip
 
+_SLOTS = dict(c="countries", t="towns", u="towns", o="objects", j="jobs", f="foods", g="foods", a="animals", l="languages", s="subjects", sp="sports", p="places", n="first_names")  # fmt: skip
+
 
 def _fill(rng, form: str) -> str:
     if "{" not in form:
         return form
-    kinds = dict(
-        c="countries",
-        t="towns",
-        u="towns",
-        o="objects",
-        j="jobs",
-        f="foods",
-        g="foods",
-        a="animals",
-        l="languages",
-        s="subjects",
-        sp="sports",
-        p="places",
-        n="first_names",
-    )
-    return form.format(**{slot: pick(rng, LISTS[kind]) for slot, kind in kinds.items()})
+    return form.format(**{slot: pick(rng, LISTS[kind]) for slot, kind in _SLOTS.items()})
 
 
 def talk(rng, split: str) -> tuple[str, str, bool]:
@@ -91,26 +78,14 @@ def odd(rng, split: str) -> str:
     if style < 0.45:
         return script(rng)
     if style < 0.55:
-        return (
-            pick(rng, ["", "", "see ", "look: "])
-            + values.url(rng, split)
-            + pick(rng, ["", "", f"?{_invented(rng, split)}={below(rng, 999)}"])
-        )
+        link = pick(rng, ["", "", "see ", "look: "]) + values.url(rng, split)
+        return link + pick(rng, ["", "", f"?{_invented(rng, split)}={below(rng, 999)}"])
     if style < 0.7:
         fields = {"a": _invented(rng, split), "b": values.word(rng, split), "n": below(rng, 1000)}
         return pick(rng, _CODE).format_map(fields) if rng.random() < 0.9 else "\n".join(pick(rng, _CODE).format_map(fields) for _ in range(3))  # fmt: skip
     if style < 0.9:  # again and again
-        unit = pick(
-            rng,
-            [
-                values.word(rng, split) + " ",
-                _invented(rng, split),
-                pick(rng, "abxz01.!?-_=*#/ha"),
-                script(rng)[:3],
-                "the ",
-                "very ",
-            ],
-        )
+        word, syllables = values.word(rng, split), _invented(rng, split)
+        unit = pick(rng, [f"{word} ", syllables, pick(rng, "abxz01.!?-_=*#/ha"), script(rng)[:3], "the ", "very "])
         return (unit * (5 + int(rng.random() ** 3 * 200)))[:1500].strip() or "."
     if style < 0.95:
         return "".join(chr(33 + below(rng, 94)) for _ in range(4 + int(rng.random() ** 2 * 120)))

@@ -262,23 +262,15 @@ def clock(rng, split: str) -> str:
 def date(rng, split: str) -> str:
     day, month, style = below(rng, 28) + 1, pick(rng, LISTS["months"]), rng.random()
     if style < 0.55:
-        return pick(
-            rng,
-            [
-                f"{day} {month}",
-                f"{month} {day}",
-                f"{month} {_ordinal(day)}",
-                f"the {_ordinal(day)}",
-                f"the {_ordinal(day)} of {month}",
-            ],
-        )
+        nth = _ordinal(day)
+        return pick(rng, [f"{day} {month}", f"{month} {day}", f"{month} {nth}", f"the {nth}", f"the {nth} of {month}"])
     if style < 0.7:
         return f"{day} {month} {1950 + below(rng, 100)}"
     if style < 0.85:
         return f"{1990 + below(rng, 50)}-{below(rng, 12) + 1:02d}-{day:02d}"
-    return (
-        f"{day}.{below(rng, 12) + 1}.{2000 + below(rng, 40)}" if style < 0.92 else f"{_day(rng, split)}, {month} {day}"
-    )
+    if style < 0.92:
+        return f"{day}.{below(rng, 12) + 1}.{2000 + below(rng, 40)}"
+    return f"{_day(rng, split)}, {month} {day}"
 
 
 def _day(rng, split: str) -> str:
@@ -302,11 +294,9 @@ def price(rng, split: str) -> str:
         return f"{pick(rng, '$£€')}{amount}{pick(rng, ['', '', '.50', '.99', '.05', 'k'])}"
     if style < 0.7:
         return f"{amount}{pick(rng, ['', '', '.50', '.20'])} {pick(rng, LISTS['currencies'])}"
-    return (
-        f"{1 + below(rng, 90)},{below(rng, 1000):03d}{pick(rng, ['', ' euros', ' dollars', ' kr'])}"
-        if style < 0.85
-        else f"{amount} {pick(rng, ['grand', 'cents', 'kr', 'CHF'])}"
-    )
+    if style < 0.85:
+        return f"{1 + below(rng, 90)},{below(rng, 1000):03d}{pick(rng, ['', ' euros', ' dollars', ' kr'])}"
+    return f"{amount} {pick(rng, ['grand', 'cents', 'kr', 'CHF'])}"
 
 
 def amount(rng, split: str) -> str:
@@ -369,11 +359,9 @@ def _room(rng, split: str) -> str:
     style = rng.random()
     if style < 0.5:
         return f"{pick(rng, ['room', 'room', 'Room', 'hall', 'office', 'lab', 'studio', 'classroom', 'building', 'ward'])} {below(rng, 900) + 1}"
-    return (
-        f"room {pick(rng, LETTERS)}{below(rng, 40) + 1}"
-        if style < 0.75
-        else f"the {pick(rng, [*LISTS['colours'], names.word(rng, split)])} room"
-    )
+    if style < 0.75:
+        return f"room {pick(rng, LETTERS)}{below(rng, 40) + 1}"
+    return f"the {pick(rng, [*LISTS['colours'], names.word(rng, split)])} room"
 
 
 def _floor(rng, split: str) -> str:
@@ -392,11 +380,9 @@ def thing(rng, split: str) -> str:
         return pick(rng, LISTS["foods"]) if style < 0.25 else _plural(_noun(rng, split))
     if style < 0.6:
         return f"{word(rng, split)} {pick(rng, LISTS['dishes'])}"
-    return (
-        f"{pick(rng, ['a ', '', 'a new ', 'some '])}{word(rng, split)}"
-        if style < 0.8
-        else f"{amount(rng, split)} {word(rng, split)}s"
-    )
+    if style < 0.8:
+        return f"{pick(rng, ['a ', '', 'a new ', 'some '])}{word(rng, split)}"
+    return f"{amount(rng, split)} {word(rng, split)}s"
 
 
 def _goods(rng, split: str) -> str:
