@@ -204,6 +204,21 @@ def said(form: str, fields: dict[str, str]) -> str:
     return _BEFORE.sub(fitted, form).format_map(fields)
 
 
+_PREPOSITIONS = frozenset(LISTS["prepositions"])
+# Verbs that a second clause can leave out.
+_SHARED = frozenset(LISTS["shared_verbs"])
+
+
+def without_verb(form: str, key: str, found: str) -> str | None:
+    """A clause whose verb the clause before has: "{x} sits {y}" as "{x} {y}"; None if it cannot be left out. key, found: its slots."""
+    match = re.match(rf"^\{{{key}\}} ([^{{}}]+?) ?\{{{found}\}}$", form)
+    if match is None:
+        return None
+    words = match[1].split()
+    kept = f"{words[-1]} " if words[-1] in _PREPOSITIONS else ""
+    return f"{{{key}}} {kept}{{{found}}}" if len(words) <= 3 and words[0] in _SHARED else None
+
+
 # Subjects
 
 _RELATIVES = (

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from . import cases, names
-from .cases import MATTERS, Case, Subject, by_split, draw, key_of, named, somebody, subject
+from .cases import MATTERS, Case, Subject, by_split, draw, key_of, named, somebody, subject, without_verb
+from .message import Message, Told
 from .splits import SPLITS, Forms, divide, own, pick, share
-from .telling import Message, Told, without_verb
 from .texts import blocks, listed
 from .turns import Chain, Question
 from .typing import FRAMES

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from . import values
 from .cases import key_of
+from .message import Message
 from .splits import Forms, below, own, pick, share
-from .telling import Message
 from .texts import LISTS, blocks, listed
 from .turns import Question
 from .values import article, capital

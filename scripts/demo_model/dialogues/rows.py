@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from . import manners, values
 from .cases import said
+from .message import Message
 from .splits import below, own, pick, share
-from .telling import Message
 from .texts import LISTS, blocks, listed, read
 from .turns import QUOTE, REFUSAL, VALUE, WORDS, Known, Piece, Question, Turn
 from .values import article, capital

@@ -2,14 +2,15 @@
 and asks for what was told and for what was not, most often something near to it."""
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from . import cases, manners
+from . import cases
 from .apart import apart, asks_what_tells, names_case
-from .cases import Case, Subject, draw
+from .cases import Case, Subject, draw, without_verb
+from .message import Message, Told
 from .splits import below, pick, split_of
 from .texts import LISTS
-from .turns import WORDS, Known, Question, Turn
+from .turns import Turn
 from .values import article, capital
 from .writer import Writer, stems
 
@@ -33,108 +34,11 @@ _SLOPPY = {
 _EXACT = frozenset(LISTS["exact"])
 _NAMES = frozenset(LISTS["quoted"])  # that may be quoted
 _QUOTES = (("'", "'"), ('"', '"'), ("'", "'"), ('"', '"'), ("“", "”"), ("*", "*"), ("_", "_"))
-_COMMON = frozenset(LISTS["starts"])
 _JOINS = (" and ", ", and ", ", ", "; ", " but ", " while ", ", ")
-_PREPOSITIONS = frozenset(LISTS["prepositions"])
-# Verbs that a second clause can leave out.
-_SHARED = frozenset(LISTS["shared_verbs"])
 
 
 def alike(one: str, other: str) -> bool:
     return one == other or any(one in group.split() and other in group.split() for group in _ALIKE)
-
-
-def without_verb(form: str, key: str, found: str) -> str | None:
-    """A clause whose verb the clause before has: "{x} sits {y}" as "{x} {y}"; None if it cannot be left out. key, found: its slots."""
-    match = re.match(rf"^\{{{key}\}} ([^{{}}]+?) ?\{{{found}\}}$", form)
-    if match is None:
-        return None
-    words = match[1].split()
-    kept = f"{words[-1]} " if words[-1] in _PREPOSITIONS else ""
-    return f"{{{key}}} {kept}{{{found}}}" if len(words) <= 3 and words[0] in _SHARED else None
-
-
-@dataclass(eq=False)
-class Told:
-    """One case about one subject, and the value of each slot that was told. genus: what {g} stands for."""
-
-    case: Case
-    about: Subject
-    genus: str = ""
-    values: dict[str, str] = field(default_factory=dict)
-
-    def signature(self, slot: str) -> str:
-        return f"{self.case.name} {slot}|{self.about.key}|{self.genus}"
-
-    @property
-    def fields(self) -> dict[str, str]:
-        return self.about.fields | {"g": self.genus}
-
-    def asks(self, slot: str, wording: str, fields: dict[str, str] | None = None) -> list[str]:
-        """Its questions, but for those that another slot could be meant by."""
-        known, forms = fields or self.fields, self.case.slots[slot].asks_of[wording]
-        return [article(form.format_map(known)) for form in forms if not self.case.unclear(form, slot, self.values)]
-
-    def question(self, slot: str, wording: str) -> Question:
-        made, known = self.case.slots[slot], self.fields
-        nouns = [noun.format_map(known) for noun in made.nouns]
-        plain = [n for n in nouns if re.match(r"(the|my|our) (?!(person|one|place|thing)\b)", n) or "'s " in n]
-        names = {re.sub(r" (the|my|our) ", " ", ask.format_map(known).lower()) for ask in made.asks}
-        names |= {f"{noun.lower()}|remark" for noun in nouns}
-        said = [] if made.kind in ("person", "firstname", "titled") else plain
-        return Question(self.signature(slot), self.values.get(slot, ""), self.asks(slot, wording), said, plain, tuple(sorted(names)))  # fmt: skip
-
-
-class Message:
-    """The message being written, its facts and questions."""
-
-    def __init__(self, writer: Writer):
-        self.writer, self.rng, self.split, self.wording = writer, writer.rng, writer.split, writer.wording
-        self.parts: list[str] = []
-        self.asked = 0  # questions
-
-    def say(self, sentence: str, facts: list[Question]) -> None:
-        """Add a sentence to the message, and learn its facts."""
-        rng, text = self.rng, sentence
-        first = sentence.split(" ", 1)[0]
-        if rng.random() < (0.75 if self.writer.casual else 0.15) and first.lower() in _COMMON:
-            text = sentence[:1].lower() + sentence[1:]
-        end = pick(rng, ["", "", ".", "\n"] if self.writer.casual else [".", ".", ".", ".", ".", ".", "!", ""])
-        text += "" if text[-1] in "?!" and end in (".", "!") else end
-        if self.parts:
-            last = self.parts[-1]
-            self.parts.append(
-                "" if last.endswith("\n") else " " if last[-1] in ".!?" else pick(rng, [". ", "\n", ", "])
-            )
-        start = sum(map(len, self.parts))
-        self.parts.append(text)
-        text = text.rstrip()
-        for question in facts:
-            self.writer.learn(question, text, (len(self.writer.turns), start, start + len(text)))
-
-    def send(self) -> None:
-        """End the message; the answer notes it."""
-        if self.parts:
-            text, self.parts = "".join(self.parts).rstrip(), []
-            thought = [("", WORDS)] if self.writer.thinks() else None
-            self.writer.append(Turn(text, [(manners.NOTED, WORDS)], thought=thought))
-
-    def before(self) -> str:
-        """What stands before a question in its message."""
-        if self.parts and self.rng.random() < 0.6:
-            self.send()
-        text, self.parts = "".join(self.parts).rstrip(), []
-        return text
-
-    def answered(self, known: Known, asks: list[str] | None = None) -> None:
-        before = self.before()
-        self.writer.append(self.writer.ask_for(known, before, asks))
-        self.asked += 1
-
-    def refused(self, text: str) -> None:
-        before = self.before()
-        self.writer.append(self.writer.refusal(text, before))
-        self.asked += 1
 
 
 class Telling(Message):

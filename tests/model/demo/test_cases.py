@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from demo_model.dialogues import cases, hops, lists, names, rows, typing, values
-from demo_model.dialogues.cases import AREAS, KINDS, MATTERS, NEAR, SPLITS, said
-from demo_model.dialogues.telling import Told, without_verb
+from demo_model.dialogues.cases import AREAS, KINDS, MATTERS, NEAR, SPLITS, said, without_verb
+from demo_model.dialogues.message import Told
 
 _OWN = {"x", "xs", "xp", "xo", "xr"}
 CASES = [*MATTERS, *NEAR]
