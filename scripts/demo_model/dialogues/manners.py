@@ -4,7 +4,6 @@ from . import names, values
 from .splits import below, pick
 from .texts import LISTS, sections
 
-EXAMPLE = "The meeting is on Tuesday at 14:30 in room 204."
 NOT_TOLD = "You have not told me that in this chat."
 WORLD = "I know nothing about the world, only what you tell me in this chat."
 ARITHMETIC = "I cannot calculate. I only remember what you tell me in this chat."
