@@ -10,6 +10,7 @@ from ..recording import Recording
 STATIC = Path(__file__).resolve().parent / "static"
 # Concatenated in this order into one scope.
 SCRIPTS = (
+    "dom.js",
     "inspector_text.js",
     "inspector_steps.js",
     "inspector_plots.js",
@@ -29,9 +30,9 @@ PAGE = """<!doctype html>
 """
 
 
-def inspector_script() -> str:
-    """JavaScript that defines mountInspector and mountReport."""
-    return "\n".join((STATIC / name).read_text(encoding="utf-8") for name in SCRIPTS)
+def script(*names: str) -> str:
+    """These of SCRIPTS, by default all: JavaScript that defines mountInspector and mountReport."""
+    return "\n".join((STATIC / name).read_text(encoding="utf-8") for name in names or SCRIPTS)
 
 
 def inspector_style() -> str:
@@ -48,7 +49,7 @@ def html_page(recording: Recording) -> str:
     }
     return PAGE.format(
         style=inspector_style(),
-        script=inspector_script(),
+        script=script(),
         data=json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
     )
 

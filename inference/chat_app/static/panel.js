@@ -84,7 +84,7 @@ async function load(run) {
     totals: () => server.totals(run),
     mass: () => server.mass(run),
     replay: (change, onProgress) => replay(run, change, onProgress),
-    pad: () => document.dispatchEvent(new CustomEvent("dsa:retry", { detail: { index: messageOf(run), pad: true } })),
+    pad: () => tell("retry", { index: messageOf(run), pad: true }),
     show: (passage) => showPassage(run, header, passage, true),
     shade: (word) => (word && word.passage && opened() ? showPassage(run, header, word.passage, false) : clearShades()),
   };
@@ -141,11 +141,7 @@ function drop() {
 async function saveView() {
   const page = current && (await server.report(current.run));
   if (!page) return say(GONE);
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([page], { type: "text/html" }));
-  link.download = "answer.html";
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  download("answer.html", "text/html", page);
 }
 
 // A word of an answer under the pointer: what was read just before writing it is shaded in the chat.
@@ -191,21 +187,21 @@ function shadeSelection(run, header, data) {
 
 document.addEventListener("mousemove", hover);
 document.addEventListener("click", (event) => event.target.closest(".answer .body") && hover(event));
-document.addEventListener("dsa:shown", (event) => follow(event.detail));
-document.addEventListener("dsa:theme", () => current && current.view.redraw());
-document.addEventListener("dsa:inspect", (event) => {
-  chosen = latest.conversation.messages[event.detail.index].run;
+on("shown", follow);
+on("theme", () => current && current.view.redraw());
+on("inspect", ({ index }) => {
+  chosen = latest.conversation.messages[index].run;
   if (opened()) follow(latest);
   else toggle(true);
 });
-document.addEventListener("dsa:passage", async (event) => {
-  const { run } = latest.conversation.messages[event.detail.index];
+on("passage", async ({ index }) => {
+  const { run } = latest.conversation.messages[index];
   const header = await headerOf(run);
   if (header && header.story) showPassage(run, header, header.story.passage, true);
-  else document.dispatchEvent(new CustomEvent("dsa:notice", { detail: GONE }));
+  else tell("notice", GONE);
 });
 document.getElementById("dsa-inspect").addEventListener("click", () => toggle(!opened()));
 document.getElementById("dsa-inspect-close").addEventListener("click", () => toggle(false));
 saveButton.addEventListener("click", saveView);
 toggle(Boolean(sessionStorage.getItem(INSPECTING)));
-document.dispatchEvent(new CustomEvent("dsa:who"));
+tell("who");

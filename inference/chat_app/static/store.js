@@ -85,30 +85,23 @@ const store = {
   },
 };
 
+const notice = make("div");
+notice.id = "dsa-notice";
+notice.setAttribute("role", "status");
+document.body.append(notice);
 let notifyTimer = 0;
-document.addEventListener("dsa:notice", (event) => notify(event.detail));
+on("notice", notify);
 // With `undo`, a function, the notice stays for ten seconds and has a button.
 function notify(text, undo) {
-  let box = document.getElementById("dsa-notice");
-  if (!box) {
-    box = document.createElement("div");
-    box.id = "dsa-notice";
-    box.setAttribute("role", "status");
-    document.body.append(box);
-  }
-  const hide = () => box.classList.remove("shown");
-  box.replaceChildren(text);
+  const hide = () => notice.classList.remove("shown");
+  notice.replaceChildren(text);
   if (undo) {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.textContent = "Undo";
-    button.addEventListener("click", () => {
+    notice.append(button("", "Undo", "", () => {
       hide();
       undo();
-    });
-    box.append(button);
+    }));
   }
-  box.classList.add("shown");
+  notice.classList.add("shown");
   clearTimeout(notifyTimer);
   notifyTimer = setTimeout(hide, undo ? 10000 : 5000);
 }
