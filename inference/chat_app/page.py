@@ -110,7 +110,7 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
         for trigger in (text.submit, send.click):
             # "multiple": while an answer is written in one conversation, another one can ask.
             trigger(handlers.send, [log, text, files, system, *settings], outputs, trigger_mode="multiple", **once)
-        log.retry(handlers.retry, [log, text, files, system, *settings], outputs, **once)
+        log.retry(handlers.retry, [log, system, *settings], outputs, **once)
         log.example(handlers.example, [log, *settings], outputs, **once)
         log.resume(handlers.resume, None, log, trigger_mode="multiple", **once)
         log.restore(handlers.restore, None, [log, system], trigger_mode="multiple", **unqueued)

@@ -62,12 +62,11 @@ function mapOf(run, header) {
 
 function showPassage(run, header, passage, scroll) {
   const ranges = (mapOf(run, header) || (() => []))(...passage);
-  shade([[], [], [], ranges]);
   if (scroll && ranges.length) {
     if (innerWidth <= 800 && opened()) toggle(false);
     scrollToRange(ranges[0]);
-    shade([[], [], [], ranges]);
   }
+  shade([[], [], [], ranges]);
 }
 
 async function load(run) {

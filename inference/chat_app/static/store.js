@@ -63,18 +63,15 @@ const store = {
     localStorage.removeItem(CONVERSATION + id);
   },
   list() {
-    const entries = [];
-    for (let i = 0; i < localStorage.length; i++) {
-      const key = localStorage.key(i);
-      if (!key.startsWith(CONVERSATION)) continue;
+    const entry = (key) => {
       try {
         const { saved, conversation } = JSON.parse(localStorage.getItem(key));
-        entries.push({ id: conversation.id, title: conversation.title, saved });
+        return { id: conversation.id, title: conversation.title, saved };
       } catch (error) {
         localStorage.removeItem(key);
       }
-    }
-    return entries.sort((a, b) => b.saved - a.saved);
+    };
+    return Object.keys(localStorage).filter((key) => key.startsWith(CONVERSATION)).map(entry).filter(Boolean).sort((a, b) => b.saved - a.saved);
   },
   // Id of the conversation that this tab shows; it survives a reload and ends with the tab.
   get current() {
