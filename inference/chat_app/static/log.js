@@ -35,7 +35,11 @@ function toEnd() {
   pinned = true;
 }
 const isAtEnd = () => scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 80;
-scroller.addEventListener("scroll", () => (pinned = isAtEnd()));
+let lastTop = 0;
+scroller.addEventListener("scroll", () => {
+  pinned = isAtEnd() || (pinned && scroller.scrollTop >= lastTop); // only someone who scrolls up leaves the end
+  lastTop = scroller.scrollTop;
+});
 const stayAtEnd = new ResizeObserver(() => pinned && nodes.length && toEnd());
 for (const box of [scroller, messagesBox]) stayAtEnd.observe(box);
 
