@@ -65,16 +65,16 @@ class Handlers:
     def retry(
         self, request: gr.Request, event: gr.EventData, value: Value, system: str, *settings: Any
     ) -> Iterator[Update]:
-        """Answer a user's turn again; what followed becomes a branch. In the event: `text`, an edited question; `seed`, in place of
-        the setting, to sample the same answer again; `thinking`, to think first; `pad`, to put a page of text before the
-        question."""
+        """Answer a user's turn again; what followed becomes a branch.
+
+        In the event: `text`, an edited question; `thinking`, to think first; `pad`, to put a page of text before the question.
+        """
         data = event._data or {}
         try:
             conversation = _conversation(value)
-            place = int(data.get("index", -1))
-            while place >= 0 and conversation.messages[place].role != "user":
-                place -= 1
-            if not 0 <= place < len(conversation.messages):
+            upto = conversation.messages[: int(data.get("index", -1)) + 1]
+            place = max((i for i, message in enumerate(upto) if message.role == "user"), default=-1)
+            if place < 0:
                 return
             question = conversation.messages[place]
             text_now = data["text"] if isinstance(data.get("text"), str) else question.content
@@ -84,12 +84,9 @@ class Handlers:
             conversation.replace(place, [*page, Message("user", text_now, new_id(), question.files)])
             conversation.system = system or ""
             self._check_length(conversation, settings)
-        except (ValueError, IndexError, TypeError) as error:
+        except (ValueError, TypeError) as error:
             yield _notice(error), gr.skip(), gr.skip()
             return
-        seed = data.get("seed")
-        if isinstance(seed, int):
-            settings = (*settings[:4], str(seed), *settings[5:])
         if data.get("thinking") is True:
             settings = (True, *settings[1:])
         yield from self._answer(conversation, None, settings, request)

@@ -4,16 +4,14 @@ const panelNote = element.querySelector(".panel-note");
 const saveButton = document.getElementById("dsa-save-view");
 const INSPECTING = "deepseek-v32/inspecting"; // kept across a reload: `chosen`, or another text for none; empty while closed
 let chosen = sessionStorage.getItem(INSPECTING); // run of the answer to show, until the next one is complete
-let current = null; // {run, header, view}
+let current = null; // {run, view}
 let latest = null; // the latest value of the log
 const GONE = "The recording of this answer is no longer there. Ask again to record a new one.";
 let leaving = false; // the page goes back in its history, because the panel was closed by its button
 const headers = new Map(); // by run
 const articles = () => document.querySelectorAll(".messages > .message");
 
-function opened() {
-  return document.body.classList.contains("dsa-inspecting");
-}
+const opened = () => document.body.classList.contains("dsa-inspecting");
 
 function toggle(open) {
   document.body.classList.toggle("dsa-inspecting", open);
@@ -54,14 +52,14 @@ async function headerOf(run) {
 
 const messageOf = (run) => latest.conversation.messages.findIndex((message) => message.run === run);
 
-// (first, after the last) token → ranges of the chat, or null if the answer is not in the conversation that is shown.
+// (first, after the last) token → ranges of the chat; none if the answer is not in the conversation that is shown.
 function mapOf(run, header) {
   const index = messageOf(run);
-  return index < 0 ? null : chatMap(header, latest.conversation.messages.slice(0, index), articles());
+  return index < 0 ? () => [] : chatMap(header, latest.conversation.messages.slice(0, index), articles());
 }
 
 function showPassage(run, header, passage, scroll) {
-  const ranges = (mapOf(run, header) || (() => []))(...passage);
+  const ranges = mapOf(run, header)(...passage);
   if (scroll && ranges.length) {
     if (innerWidth <= 800 && opened()) toggle(false);
     scrollToRange(ranges[0]);
@@ -87,11 +85,10 @@ async function load(run) {
     show: (passage) => showPassage(run, header, passage, true),
     shade: (word) => (word && word.passage && opened() ? showPassage(run, header, word.passage, false) : clearShades()),
   };
-  const box = document.createElement("div");
+  const box = make("div");
   panelBody.replaceChildren(box);
   saveButton.hidden = false;
-  current = { run, header, view: null };
-  current.view = mountInspector(box, source);
+  current = { run, view: mountInspector(box, source) };
   mark();
 }
 
@@ -168,7 +165,6 @@ async function hover(event) {
 
 function shadeSelection(run, header, data) {
   const find = mapOf(run, header);
-  if (!find) return;
   const layers = readLayers(data, false);
   const strengths = new Float32Array(header.prompt_tokens);
   for (const layer of layers) for (let s = 1; s < header.prompt_tokens; s++) if (layer.counts[s]) strengths[s] += layer.strengths[s] + 0.02;

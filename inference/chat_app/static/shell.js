@@ -46,7 +46,10 @@ watch("value", () => {
   keep(value.conversation, finished || !value.running);
   if (resumed && restoring) trigger("resume", { run: value.running });
   restoring = false;
-  if (finished && wanted) openWanted();
+  if (finished && wanted) {
+    open(wanted);
+    wanted = null;
+  }
   if (finished && tells) {
     tells = false;
     const last = value.conversation.messages.length - 1;
@@ -57,12 +60,6 @@ watch("value", () => {
 let restoring = false; // the next value is a conversation from the browser's storage, whose answer may still grow on the server
 let wanted = null; // a conversation to show when the present answer has stopped
 
-function openWanted() {
-  const conversation = wanted;
-  wanted = null;
-  open(conversation);
-}
-
 // Ask again from an earlier turn; what followed stays as a branch, and can be brought back at once.
 function askAgain(detail) {
   const before = structuredClone(shown.conversation);
@@ -70,9 +67,9 @@ function askAgain(detail) {
   trigger("retry", detail);
   if (!dropped) return;
   notify("What followed is kept as another branch.", () => {
+    if (!shown.running) return open(before);
     wanted = before;
-    if (shown.running) byId("dsa-stop").click();
-    else openWanted();
+    byId("dsa-stop").click();
   });
 }
 
@@ -226,11 +223,9 @@ let tells = false; // the first card ends with the inspector open on its story
 
 // Whether the server answers. While it is away nothing can be sent; when it is back, the page loads itself again and shows
 // everything as it was, because gradio's connection does not survive.
-const away = make("div", "", "Can't reach the server. Reconnecting …");
-away.id = "dsa-away";
+const away = overlay("dsa-away", "alert");
+away.textContent = "Can't reach the server. Reconnecting …";
 away.hidden = true;
-away.setAttribute("role", "alert");
-document.body.append(away);
 const LOOK_EVERY = 4000; // milliseconds
 let known = null; // id of the server's process
 let lookTimer = 0;

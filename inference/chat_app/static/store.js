@@ -82,10 +82,15 @@ const store = {
   },
 };
 
-const notice = make("div");
-notice.id = "dsa-notice";
-notice.setAttribute("role", "status");
-document.body.append(notice);
+function overlay(id, role) {
+  const box = make("div");
+  box.id = id;
+  box.setAttribute("role", role);
+  document.body.append(box);
+  return box;
+}
+
+const notice = overlay("dsa-notice", "status");
 let notifyTimer = 0;
 on("notice", notify);
 // With `undo`, a function, the notice stays for ten seconds and has a button.
