@@ -5,7 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -37,19 +37,18 @@ FAILED = "Something went wrong while this answer was computed. The server's log 
 PUBLIC_ERRORS = {"deadline": "This answer took too long and was ended.", "stopped": "The server has stopped."}
 
 
+@dataclass(eq=False)
 class Run:
-    """One running answer, which goes on while the page is reloaded: its views are made once, for whoever follows it."""
+    """One running answer, which goes on while the page is reloaded: its views are made once, for all pages that follow it."""
 
-    def __init__(self, session: str, message_id: str, conversation_id: str) -> None:
-        """session: of the browser tab that asked."""
-        self.session = session
-        self.id = message_id
-        self.conversation_id = conversation_id
-        self.stopped = False
-        self.cancel: Callable[[], None] | None = None  # ends the answer's stream; None before there is one
-        self.value: dict[str, Any] = {}  # the latest view
-        self.ended: float | None = None  # when, by time.monotonic
-        self._changed = threading.Condition()
+    session: str  # of the browser tab that asked
+    id: str  # of the answer's message, too
+    conversation_id: str
+    stopped: bool = False
+    cancel: Callable[[], None] | None = None  # ends the answer's stream; None before there is one
+    value: dict[str, Any] = field(default_factory=dict)  # the latest view
+    ended: float | None = None  # when, by time.monotonic
+    _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def show(self, value: dict[str, Any], ended: bool = False) -> None:
         with self._changed:
@@ -194,11 +193,9 @@ class _MessageWriter:
     """Writes deltas into the message, with its measurements."""
 
     def __init__(self, message: Message, settings: GenerationSettings, recording: Recording) -> None:
-        self._message = message
+        self._message, self._settings = message, settings
         self._recording = recording
         self._parser = AnswerParser(settings.thinking, [tool.schema() for tool in settings.tools])
-        self._has_tools = bool(settings.tools)
-        self._stop_loops = settings.stop_loops
         self._written: list[int] = []  # the latest tokens
         self._texts = ["", message.reasoning]  # content and reasoning with their marks
         self._calls: list[ToolCall] = []
@@ -219,7 +216,7 @@ class _MessageWriter:
             self._last_token = now
             self._tokens += len(delta.token_ids)
             self._written = [*self._written, *delta.token_ids][-3 * LONGEST_LOOP :]
-            self.repeats = self.repeats or (self._stop_loops and is_loop(self._written))
+            self.repeats = self.repeats or (self._settings.stop_loops and is_loop(self._written))
         for token in delta.token_ids:
             self._recording.add(token, delta.selection)
         if delta.text:
@@ -261,7 +258,7 @@ class _MessageWriter:
             self._end_thinking()
         self._calls += delta.tool_calls
         calls = "".join(f"\n\n```json\n{call.name}({call.arguments})\n```\n" for call in delta.tool_calls)
-        self._texts[0] += delta.content + ("" if self._has_tools else calls)
+        self._texts[0] += delta.content + ("" if self._settings.tools else calls)
         self._texts[1] += delta.reasoning_content
         self._message.content, self._message.reasoning = (_MARKS.sub("", text) for text in self._texts)
 

@@ -191,7 +191,7 @@ class Handlers:
             cleared = gr.skip(), gr.skip()
 
     def _work(self, run: Run, conversation: Conversation, settings: tuple[Any, ...]) -> None:
-        """Compute an answer, whoever follows it."""
+        """Compute an answer, whether or not a page follows it."""
         try:
             for _ in answer(self.service, conversation, self._settings(settings), run, self.recordings.keep):
                 run.show(self._value(conversation, run.id))

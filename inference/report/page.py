@@ -57,9 +57,8 @@ def html_page(recording: Recording) -> str:
 def notebook_frame(recording: Recording, height: int = 900) -> str:
     """The page as a frame for the output of a notebook's cell, with its own styles and scripts."""
     page = escape(html_page(recording), quote=True)
-    return (
-        f'<iframe srcdoc="{page}" sandbox="allow-scripts" style="width: 100%; height: {height}px; border: 0"></iframe>'
-    )
+    style = f"width: 100%; height: {height}px; border: 0"
+    return f'<iframe srcdoc="{page}" sandbox="allow-scripts" style="{style}"></iframe>'
 
 
 def write_report(path: Path, recordings: Sequence[Recording]) -> None:

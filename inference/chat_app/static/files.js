@@ -6,11 +6,9 @@ function draw() {
   const files = props.value || [];
   row.replaceChildren(
     ...files.map((file, index) => {
-      const chip = make("span", "file", `${file.name} · ${grouped(file.tokens)} tokens`);
       const remove = button("", "×", "", () => set(files.filter((_, i) => i !== index)));
       remove.setAttribute("aria-label", "Remove " + file.name);
-      chip.append(remove);
-      return chip;
+      return nest("span", "file", `${file.name} · ${grouped(file.tokens)} tokens`, remove);
     }),
   );
 }

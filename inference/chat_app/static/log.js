@@ -73,11 +73,7 @@ function show(value) {
 }
 
 function showMeter(meter) {
-  const figure = (name, value, title) => {
-    const box = make("span", "figure", undefined, title);
-    box.append(make("b", "", value), make("span", "", name));
-    return box;
-  };
+  const figure = (name, value, title) => Object.assign(nest("span", "figure", make("b", "", value), make("span", "", name)), { title });
   document.getElementById("dsa-meter").replaceChildren(
     figure("context", `${grouped(meter.context)} / ${grouped(meter.most_context)}`, "tokens of this conversation, and how many fit"),
     figure("pages", `${grouped(meter.pages + meter.cached_pages)} / ${grouped(meter.most_pages)}`, `pages of 64 tokens, of all conversations together: ${grouped(meter.pages)} in use, ${grouped(meter.cached_pages)} kept for reuse`),

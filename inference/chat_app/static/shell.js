@@ -112,11 +112,9 @@ function focusText() {
 function drawList() {
   byId("dsa-list").replaceChildren(
     ...store.list().map(({ id, title }) => {
-      const row = make("div", "entry" + (id === store.current ? " current" : ""));
       const remove = button("remove", "×", "Delete this conversation", () => clear(id));
       remove.setAttribute("aria-label", "Delete " + title);
-      row.append(button("choose", title || "Untitled", title, () => open(store.load(id))), remove);
-      return row;
+      return nest("div", id === store.current ? "entry current" : "entry", button("choose", title || "Untitled", title, () => open(store.load(id))), remove);
     }),
   );
 }
@@ -126,7 +124,7 @@ function clear(id) {
   if (unsaved && unsaved.id === id) unsaved = null;
   const removed = store.load(id);
   const wasShown = id === store.current;
-  store.remove(id);
+  localStorage.removeItem(CONVERSATION + id);
   if (wasShown) startNew();
   drawList();
   if (!removed) return;

@@ -59,9 +59,6 @@ const store = {
       return null;
     }
   },
-  remove(id) {
-    localStorage.removeItem(CONVERSATION + id);
-  },
   list() {
     const entry = (key) => {
       try {

@@ -4,9 +4,7 @@ const SHORT_PROMPT = 256; // tokens; reading a longer one takes long enough to s
 const THINK = /Turn thinking on(?: for the next one)?\.\s*$/; // the end of the demo's answer to a question that needs two facts
 
 function fileNode(file) {
-  const box = make("details", "file");
-  box.append(make("summary", "", `${file.name} · ${grouped(file.tokens || 0)} tokens`), make("pre", "file-text", file.text));
-  return box;
+  return nest("details", "file", make("summary", "", `${file.name} · ${grouped(file.tokens || 0)} tokens`), make("pre", "file-text", file.text));
 }
 
 function userNode(index) {
@@ -58,10 +56,9 @@ function userNode(index) {
 
 function answerNode(index) {
   const box = make("article", "message answer");
-  const thought = make("details", "thought");
   const summary = make("summary", "");
   const thoughtText = make("div", "prose-text");
-  thought.append(summary, thoughtText);
+  const thought = nest("details", "thought", summary, thoughtText);
   const calls = make("div", "calls");
   const body = make("div", "prose-text body");
   const problem = make("div", "problem");
@@ -69,9 +66,8 @@ function answerNode(index) {
   const read = make("div", "read");
   const foot = make("div", "foot");
   const numbers = make("span", "numbers");
-  const details = make("details", "details");
   const figures = make("span", "figures");
-  details.append(make("summary", "", "Details"), figures);
+  const details = nest("details", "details", make("summary", "", "Details"), figures);
   const inspect = action("Inspect", "See where this answer was found", () => tell("inspect", { index }));
   const think = action("Think first, then answer", "Turn thinking on and ask again", () => {
     const box = document.querySelector("#dsa-thinking input");
@@ -109,9 +105,7 @@ function answerNode(index) {
         folded = true; // only once, so that a thought which the user opens again stays open
         thought.open = false;
       }
-      box.classList.toggle("growing", growing);
       box.classList.toggle("waiting", growing && !message.content && !message.reasoning);
-      box.dataset.state = growing ? "growing" : message.finish || "done";
       problem.hidden = !message.error;
       problem.textContent = message.error || "";
       inspect.hidden = !message.run;
@@ -131,9 +125,7 @@ function answerNode(index) {
 }
 
 function callNode({ name, arguments: given, result }) {
-  const line = make("div", "call");
-  line.append(make("b", "", name), ` ${given} → ${result}`);
-  return line;
+  return nest("div", "call", make("b", "", name), ` ${given} → ${result}`);
 }
 
 // The line under an answer: how much it read, and where it found what it says.

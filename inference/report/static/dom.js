@@ -8,6 +8,12 @@ function make(tag, className, text, title) {
   return element;
 }
 
+function nest(tag, className, ...children) {
+  const element = make(tag, className);
+  element.append(...children);
+  return element;
+}
+
 function button(className, text, title, run) {
   const made = make("button", className, text, title);
   made.addEventListener("click", run);
@@ -16,14 +22,13 @@ function button(className, text, title, run) {
 
 // Buttons of which one is chosen, as [key, text, title] each. Returns their box, with a method mark(key).
 function choices(className, label, options, value, onPick) {
-  const box = make("div", className);
-  box.setAttribute("role", "group");
-  box.setAttribute("aria-label", label);
   const buttons = options.map(([key, text, title]) => [key, button("dsa-layer", text, title, () => {
     box.mark(key);
     onPick(key);
   })]);
-  box.append(...buttons.map(([, each]) => each));
+  const box = nest("div", className, ...buttons.map(([, each]) => each));
+  box.setAttribute("role", "group");
+  box.setAttribute("aria-label", label);
   box.mark = (chosen) => buttons.forEach(([key, each]) => press(each, key === chosen));
   box.mark(value);
   return box;

@@ -8,12 +8,9 @@ function mountInspector(root, source) {
   const state = { token: null, layer: "all", length: 0, request: 0, mass: null };
   const isShort = header.prompt_tokens + header.recorded <= header.index_topk;
   const steps = mountSteps(source, control, showWord);
-  const head = make("section", "dsa-head");
   const figure = make("div", "dsa-figure");
   const plot = make("div", "dsa-plot-box");
-  head.append(figure, plot);
 
-  const tokens = make("div", "dsa-tokens", undefined, "Pick a token to see what the model read just before writing it");
   const drafted = new Set(header.drafted);
   const chips = header.shares.map((share, i) => {
     const chip = button("dsa-token", answerToken(header, control, i), "", () => pick(state.token === i ? null : i));
@@ -25,7 +22,8 @@ function mountInspector(root, source) {
     }
     return chip;
   });
-  tokens.append(...chips);
+  const tokens = nest("div", "dsa-tokens", ...chips);
+  tokens.title = "Pick a token to see what the model read just before writing it";
   const draftNote = make("div", "dsa-note", "underlined: guessed by the draft layer, and confirmed");
   draftNote.hidden = !drafted.size;
   const slider = make("input", "dsa-slider");
@@ -46,13 +44,10 @@ function mountInspector(root, source) {
   const mass = make("div", "dsa-mass");
   const text = make("div", "dsa-text");
   text.tabIndex = 0;
-  const legend = make("div", "dsa-legend");
-  legend.append(make("i", "dsa-l0"), make("span", "", "not read"), ...[1, 2, 3, 4].map((level) => make("i", `dsa-l${level}`)), make("span", "", "read, from weakest to strongest"));
+  const legend = nest("div", "dsa-legend", make("i", "dsa-l0"), make("span", "", "not read"), ...[1, 2, 3, 4].map((level) => make("i", `dsa-l${level}`)), make("span", "", "read, from weakest to strongest"));
   const experiment = source.replay ? mountExperiment(source, control, draw) : null;
-  const experts = make("details", "dsa-experts");
+  const experts = nest("details", "dsa-experts", make("summary", "", "For experts"), nest("section", "dsa-head", figure, plot));
   const section = (title, hint, ...children) => {
-    const box = make("section", "dsa-section");
-    const heading = make("h3", "", title);
     const explanation = make("p", "dsa-explanation", hint);
     explanation.hidden = true;
     const about = button("dsa-hint", "?", "", () => {
@@ -61,11 +56,8 @@ function mountInspector(root, source) {
     });
     about.setAttribute("aria-label", `About “${title}”`);
     about.setAttribute("aria-expanded", "false");
-    heading.append(about);
-    box.append(heading, explanation, ...children);
-    experts.append(box);
+    experts.append(nest("section", "dsa-section", nest("h3", "", title, about), explanation, ...children));
   };
-  experts.append(make("summary", "", "For experts"), head);
   section("Tokens", "Each token was written after reading only the selected part of the context. Pick one token, or none to see all of them together.", tokens, slider, draftNote);
   section("Strongest passages", "Sentences before the question, ordered by the indexer's scores of their tokens: 1 is the strongest token of the context, 0 the weakest one that was selected. The score decides what attention reads, not how much weight attention gives it.", passages);
   if (experiment) section("Change something", "Answer again with another selection, and compare. “From the question on” changes what the question and the answer read, over the same cache; “everywhere” also computes the whole conversation anew.", experiment.box);

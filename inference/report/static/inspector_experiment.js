@@ -22,11 +22,7 @@ function mountExperiment(source, control, onChange) {
   for (let size = 16; size < header.prompt_tokens; size *= 2) if (size !== header.index_topk) sizes.push(size);
   sizes.sort((a, b) => a - b);
   const quote = (span, length) => header.texts.slice(...span).join("").trim().slice(0, length);
-  const line = (name, ...children) => {
-    const row = make("div", "dsa-line-of");
-    row.append(make("span", "", name), ...children);
-    return row;
-  };
+  const line = (name, ...children) => nest("div", "dsa-line-of", make("span", "", name), ...children);
   const k = make("input", "dsa-k");
   Object.assign(k, { type: "range", min: 0, max: sizes.length, value: sizes.indexOf(header.index_topk) });
   k.setAttribute("aria-label", "Tokens that each query selects");
@@ -39,13 +35,12 @@ function mountExperiment(source, control, onChange) {
   k.addEventListener("input", setK);
   setK();
   const spans = make("div", "dsa-spans");
-  const box = make("div", "dsa-experiment");
   const selectors = choices("dsa-choices", "Selector", SELECTORS, "indexer", (value) => {
     change.selector = value;
     k.disabled = value === "dense";
     setK();
   });
-  box.append(
+  const box = nest("div", "dsa-experiment",
     line("Selector", selectors),
     line("Tokens read", k, kText),
     line("Passages", spans),
@@ -70,14 +65,12 @@ function mountExperiment(source, control, onChange) {
     onChange();
   }
   function buttons(span) {
-    const row = make("div", "dsa-passage-buttons");
-    row.append(...KINDS.map(([kind, name, title]) => {
+    return nest("div", "dsa-passage-buttons", ...KINDS.map(([kind, name, title]) => {
       const made = button("dsa-layer", name, title, () => toggle(kind, span));
       press(made, isIn(kind, span));
       made.setAttribute("aria-label", `${name}: ${quote(span, 60)}`);
       return made;
     }));
-    return row;
   }
   drawSpans();
   return { box, buttons };
@@ -85,11 +78,7 @@ function mountExperiment(source, control, onChange) {
 
 // found: {text, same, before, after, seconds}: the new answer; log-probabilities of the recorded answer's tokens.
 function comparison(header, control, found) {
-  const column = (title, child) => {
-    const part = make("div", "dsa-column");
-    part.append(make("h4", "", title), child);
-    return part;
-  };
+  const column = (title, child) => nest("div", "dsa-column", make("h4", "", title), child);
   const original = make("div", "dsa-tokens dsa-compared");
   const sum = (values) => values.reduce((total, value) => total + value, 0);
   const changes = found.after.map((value, i) => value - found.before[i]);
@@ -102,14 +91,11 @@ function comparison(header, control, found) {
     original.append(chip);
   });
   const most = changes.reduce((best, value, i) => (texts[i] !== "␣" && Math.abs(value) > Math.abs(changes[best]) ? i : best), 0);
-  const columns = make("div", "dsa-columns");
-  columns.append(
-    column("As recorded; below each token, the change of its log-probability", original),
-    column("With the change", make("div", "dsa-tokens dsa-altered", found.text || "(nothing)")),
-  );
   return [
     make("p", "dsa-verdict", `${found.same ? "The same answer" : "A different answer"} after ${found.seconds.toFixed(2)} s. The recorded answer's log-probability: ${fixed(sum(found.before))} → ${fixed(sum(found.after))}; most changed: “${texts[most].trim()}”, ${signed(changes[most])}.`),
-    columns,
+    nest("div", "dsa-columns",
+      column("As recorded; below each token, the change of its log-probability", original),
+      column("With the change", make("div", "dsa-tokens dsa-altered", found.text || "(nothing)"))),
   ];
 }
 

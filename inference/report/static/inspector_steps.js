@@ -5,11 +5,8 @@ const withoutThought = (text) => text.split("</think>").pop().replace(/<[/]?thin
 function mountSteps(source, control, onPick) {
   const { header } = source;
   const text = (from, to, other = "") => header.texts.slice(from, to).map((each, i) => (control.has(from + i) ? other : each)).join("");
-  const context = make("div", "dsa-context");
   const question = text(header.question, header.prompt_tokens).trim();
-  const line = make("p");
-  line.append(make("b", "", "Question"), ` ${question.length > 300 ? "… " + question.slice(-300) : question}`);
-  context.append(line);
+  const context = nest("div", "dsa-context", nest("p", "", make("b", "", "Question"), ` ${question.length > 300 ? "… " + question.slice(-300) : question}`));
   const about = Object.entries(header.about).map(([name, value]) => (name === "model" ? value : `${name.replace("_", " ")} ${value}`));
   if (about.length) context.append(make("p", "dsa-note", about.join(" · ")));
 
@@ -31,16 +28,9 @@ function mountSteps(source, control, onPick) {
 
   const found = make("div", "dsa-story");
   const without = make("div", "dsa-without");
-  const step = (number, title, child) => {
-    const part = make("section", "dsa-step");
-    const heading = make("h3");
-    heading.append(make("i", "dsa-number", number), title);
-    part.append(heading, child);
-    return part;
-  };
+  const step = (number, title, child) => nest("section", "dsa-step", nest("h3", "", make("i", "dsa-number", number), title), child);
   const third = step("3", "Try without it", without);
-  const box = make("section", "dsa-steps");
-  box.append(context, step("1", "The answer", answer), step("2", "What it read", found));
+  const box = nest("section", "dsa-steps", context, step("1", "The answer", answer), step("2", "What it read", found));
   if (source.replay) box.append(third);
 
   function draw(word) {
@@ -51,12 +41,9 @@ function mountSteps(source, control, onPick) {
       drawFound(word);
       const change = { selector: "indexer", topk: header.index_topk, forbidden: [word.passage], pinned: [], everywhere: false };
       const before = withoutThought(text(first, first + header.recorded));
-      without.append(...replayer(source, change, "dsa-try", "Answer without this passage", "dsa-two", (other) =>
-        [["With it", before], ["Without it", withoutThought(other.text) || "(nothing)"]].map(([title, said]) => {
-          const part = make("div", "dsa-side");
-          part.append(make("h4", "", title), make("p", "", said));
-          return part;
-        })));
+      const side = (title, said) => nest("div", "dsa-side", make("h4", "", title), make("p", "", said));
+      without.append(...replayer(source, change, "dsa-try", "Answer without this passage", "dsa-two",
+        (other) => [side("With it", before), side("Without it", withoutThought(other.text) || "(nothing)")]));
       return;
     }
     const isShort = first + header.recorded <= header.index_topk;
@@ -66,8 +53,7 @@ function mountSteps(source, control, onPick) {
   }
 
   function drawFound(word) {
-    const told = make("p");
-    told.append("To write ", make("b", "dsa-told", word.text), ` it read, ${grouped(first + word.token - word.passage[0])} tokens back:`);
+    const told = nest("p", "", "To write ", make("b", "dsa-told", word.text), ` it read, ${grouped(first + word.token - word.passage[0])} tokens back:`);
     found.replaceChildren(told, make("blockquote", "", header.texts.slice(...word.passage).join("").trim()));
     if (source.show) found.append(button("dsa-link", "Show it in the chat", "", () => source.show(word.passage)));
   }
@@ -101,9 +87,7 @@ function replayer(source, change, className, name, resultClass, show) {
 
 // A chart's numbers as a table, folded. rows: as in `grid`.
 function tableOf(title, rows) {
-  const box = make("details", "dsa-table");
   const table = grid(rows);
   table.createCaption().textContent = title;
-  box.append(make("summary", "", "As a table"), table);
-  return box;
+  return nest("details", "dsa-table", make("summary", "", "As a table"), table);
 }

@@ -48,15 +48,12 @@ function drawPassages(list, { header, first, experiment }, { counts, strengths, 
     .slice(0, TOP_PASSAGES);
   list.replaceChildren(...best.map(({ passage: [from, to], score }) => {
     const reads = counts.slice(from, to).reduce((sum, count) => sum + count, 0);
-    const item = make("li", "dsa-passage");
     const show = button("dsa-show", "", "", () => onPick(from));
     const bar = make("i", "dsa-bar");
     bar.style.setProperty("--share", score);
     const place = `${grouped(length - from)} tokens back, at ${grouped(from)}–${grouped(to - 1)} · ${percent(reads / (of * (to - from)))} read`;
     show.append(make("b", "", score.toFixed(2)), bar, make("span", "dsa-words", header.texts.slice(from, to).join("").trim()), make("small", "dsa-place", place));
-    item.append(show);
-    if (experiment) item.append(experiment.buttons([from, to]));
-    return item;
+    return nest("li", "dsa-passage", show, experiment ? experiment.buttons([from, to]) : "");
   }));
   return best.length ? best[0].passage : null;
 }
