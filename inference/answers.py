@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..kernels.errors import check_flags
@@ -20,8 +20,9 @@ class Driver:
     for them. Another thread may take over between two calls, but two threads inside at the same moment are an error.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, recorder: Recorder) -> None:
         self._engine: Engine | None = engine  # None once it is closed
+        self._recorder = recorder
         self._in_use = threading.Lock()
         self._user = ""  # while it is in use
         self._process = os.getpid()
@@ -70,24 +71,36 @@ class Driver:
         finally:
             self._in_use.release()
 
-    def deltas(
-        self, requests: list[Request], complete: Callable[[Delta], Delta] = lambda delta: delta
-    ) -> Iterator[Delta]:
+    def deltas(self, requests: list[Request]) -> Iterator[Delta]:
         """Queue the requests and step until all of them have finished. Closing the iterator cancels the rest.
 
-        complete: what to make of each request's last delta.
+        A completion whose selection is recorded has its recording.
         """
-        open_ids = {request.id for request in requests}
+        by_id = {request.id: request for request in requests}
+        open_ids = set(by_id)
         try:
             self.queue(requests)
             while open_ids:
                 for delta in self.advance(open_ids):
                     if delta.finish_reason is not None:
                         open_ids.discard(delta.request_id)
-                        delta = complete(delta)
+                        delta = self._recorder.recorded(by_id[delta.request_id], delta)
                     yield delta
         finally:
             self.cancel(open_ids)
+
+    def completions(self, requests: list[Request]) -> Iterator[tuple[int, Completion]]:
+        """(index of the request, completion) as each finishes."""
+        index = {request.id: i for i, request in enumerate(requests)}
+        for delta in self.deltas(requests):
+            if delta.completion is not None:
+                yield index[delta.request_id], delta.completion
+
+    def all(self, requests: list[Request], use_tqdm: bool) -> list[Completion]:
+        check_flags(use_tqdm=use_tqdm)
+        completions = self.completions(requests)
+        found = dict(_with_bar(completions, len(requests)) if use_tqdm else completions)
+        return [found[i] for i in range(len(requests))]
 
     def queue(self, requests: list[Request]) -> None:
         """Queue requests. The caller then calls `advance` until each has finished, or `cancel`."""
@@ -116,7 +129,6 @@ class Driver:
                 inbox.append(delta)
 
     def cancel(self, request_ids: set[int]) -> None:
-        """End requests that have not finished."""
         engine = self._engine
         if engine is None or os.getpid() != self._process:
             return
@@ -130,32 +142,6 @@ class Driver:
                 self._deliver(engine.apply_aborts())
             finally:
                 self._in_use.release()
-
-
-class Answers:
-    """Queues requests and takes their answers from the engine. Closing an iterator cancels its open requests."""
-
-    def __init__(self, driver: Driver, recorder: Recorder) -> None:
-        self._driver, self._recorder = driver, recorder
-
-    def deltas(self, requests: list[Request]) -> Iterator[Delta]:
-        """The deltas as they come; a completion whose selection is recorded has its recording."""
-        by_id = {request.id: request for request in requests}
-        return self._driver.deltas(requests, lambda delta: self._recorder.recorded(by_id[delta.request_id], delta))
-
-    def completions(self, requests: list[Request]) -> Iterator[tuple[int, Completion]]:
-        """(index of the request, completion) as each finishes."""
-        index = {request.id: i for i, request in enumerate(requests)}
-        for delta in self.deltas(requests):
-            if delta.completion is not None:
-                yield index[delta.request_id], delta.completion
-
-    def all(self, requests: list[Request], use_tqdm: bool) -> list[Completion]:
-        """The completions in the order of the requests."""
-        check_flags(use_tqdm=use_tqdm)
-        completions = self.completions(requests)
-        found = dict(_with_bar(completions, len(requests)) if use_tqdm else completions)
-        return [found[i] for i in range(len(requests))]
 
 
 def _with_bar(completions: Iterator[tuple[int, Completion]], total: int) -> Iterator[tuple[int, Completion]]:

@@ -48,7 +48,6 @@ class ChatReader:
 
 
 def chat_completion(completion: Completion, thinking: bool, tools: Tools | None) -> ChatCompletion:
-    """The completion with its parsed text."""
     message = parse_assistant(completion.text, thinking, tools, completion.is_cut)
     return ChatCompletion(**_values(completion), message=message)
 

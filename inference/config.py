@@ -54,6 +54,11 @@ class EngineConfig:
     expert_slots: int | None = None
     spare_core: bool = False  # on a CPU, decodes leave one core to the program's other threads
 
+    @property
+    def observers(self) -> tuple[str, ...]:
+        """The observers of the runner that the caller has asked for, by their names in extensions.py."""
+        return ("CacheCheck",) if self.check_cache else ()
+
     def __post_init__(self) -> None:
         flags = ("synthetic", "verify_hashes", "deterministic", "reuse_pages", "decode_graphs", "check_cache")
         check_flags(**{name: getattr(self, name) for name in flags})

@@ -16,6 +16,5 @@ def attach(**modules: str) -> None:
 
 
 def attached(name: str) -> Callable[..., Any]:
-    """The function of that name."""
     found: Callable[..., Any] = getattr(import_module(f".{_modules[name]}", __package__), name)
     return found

@@ -13,7 +13,6 @@ from .params import SamplingParams
 from .recording import Recording
 from .text.detokenizer import token_texts
 from .text.tokenizer import USER, Tokenizer
-from .token_selection import TokenSelection
 
 
 @dataclass(frozen=True)
@@ -45,23 +44,17 @@ class Recorder:
 
     def with_recording(self, prompt: Sequence[int], answer: Completion, params: SamplingParams) -> Completion:
         """The completion with what a report shows of its selection, if that was recorded."""
-        if not answer.selection:
+        if not (selections := answer.selection):
             return answer
-        make = partial(self._recording_of, prompt, answer.token_ids, answer.selection, params)
-        return replace(answer, make_recording=make)
 
-    def _recording_of(
-        self,
-        prompt: Sequence[int],
-        tokens: Sequence[int],
-        selections: Sequence[TokenSelection],
-        params: SamplingParams,
-    ) -> Recording:
-        recording = self.begin(prompt, params)
-        for token, selection in zip(tokens, selections, strict=False):
-            recording.add(token, selection)
-        self.label(recording)
-        return recording
+        def make() -> Recording:
+            recording = self.begin(prompt, params)
+            for token, selection in zip(answer.token_ids, selections, strict=False):
+                recording.add(token, selection)
+            self.label(recording)
+            return recording
+
+        return replace(answer, make_recording=make)
 
     def recorded(self, request: Request, delta: Delta) -> Delta:
         """A delta whose completion has a recording, if it has one and its selection was to be recorded."""

@@ -8,7 +8,7 @@ import torch
 
 from ..model.config import ModelConfig, Precision
 from ..model.selection_policy import SelectionPolicy
-from .answers import Answers, Driver
+from .answers import Driver
 from .chat import ChatCompletion, ChatDelta, ChatReader, Tools, chat_completion
 from .completion import Completion, Delta
 from .config import LIMITS, EngineConfig, unexpected_argument
@@ -144,10 +144,9 @@ class LLM:
         self.device = parts.device
         self.tensor_parallel_size = 1 if parts.job is None else parts.job.size
         self.engine = parts.engine
-        self._driver = Driver(parts.engine)
         self.checkpoint = parts.checkpoint
         self.recorder = Recorder(parts.config, parts.precision, parts.tokenizer, parts.checkpoint)
-        self._answers = Answers(self._driver, self.recorder)
+        self._driver = Driver(parts.engine, self.recorder)
         self._job = parts.job
 
     def close(self) -> None:
@@ -208,7 +207,7 @@ class LLM:
         prompt or parameter out of range. A request that fails while it runs has finish_reason "error", and Completion.error says
         why; the others are complete.
         """
-        return self._answers.all(self.requests.make(prompts, params, inspect, policy), use_tqdm)
+        return self._driver.all(self.requests.make(prompts, params, inspect, policy), use_tqdm)
 
     def as_completed(
         self,
@@ -218,7 +217,7 @@ class LLM:
         policy: SelectionPolicy | None = None,
     ) -> Iterator[tuple[int, Completion]]:
         """Like `generate`, but yields (index in its list, completion) as each finishes. Closing the iterator cancels the rest."""
-        return self._answers.completions(self.requests.make(prompts, params, inspect, policy))
+        return self._driver.completions(self.requests.make(prompts, params, inspect, policy))
 
     def stream(
         self,
@@ -231,7 +230,7 @@ class LLM:
 
         ValueError at the call, before the first Delta, as in `generate`.
         """
-        return self._answers.deltas([self.requests.make_one(prompt, params, inspect, policy)])
+        return self._driver.deltas([self.requests.make_one(prompt, params, inspect, policy)])
 
     @overload
     def chat(
@@ -273,10 +272,10 @@ class LLM:
         """
         if is_conversation(messages):
             requests = [self.requests.make_one_chat(messages, params, thinking, tools, inspect, policy)]
-            [answer] = self._answers.all(requests, use_tqdm)
+            [answer] = self._driver.all(requests, use_tqdm)
             return chat_completion(answer, thinking, tools)
         requests = self.requests.make_chat(messages, params, thinking, tools, inspect, policy)
-        return [chat_completion(each, thinking, tools) for each in self._answers.all(requests, use_tqdm)]
+        return [chat_completion(each, thinking, tools) for each in self._driver.all(requests, use_tqdm)]
 
     def stream_chat(
         self,
@@ -289,7 +288,7 @@ class LLM:
     ) -> Iterator[ChatDelta]:
         """The answer to a conversation token by token. A delta's `message` is what it adds to content, reasoning and calls."""
         request = self.requests.make_one_chat(messages, params, thinking, tools, inspect, policy)
-        return ChatReader(thinking, tools).read_all(self._answers.deltas([request]))
+        return ChatReader(thinking, tools).read_all(self._driver.deltas([request]))
 
     def chat_token_ids(self, messages: Conversation, thinking: bool = False, tools: Tools | None = None) -> list[int]:
         """The prompt of a conversation, for `stream` or `generate`."""

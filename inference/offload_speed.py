@@ -77,8 +77,8 @@ def _read_rate(file: Path, flag: int | None) -> float | None:
     try:
         with ThreadPoolExecutor(THREADS) as pool:
             if flag == 0:
-                list(pool.map(read, range(min(pieces, THREADS))))
                 pieces = min(pieces, THREADS)
+                list(pool.map(read, range(pieces)))
             return _rate(lambda turn: sum(pool.map(read, range(turn * THREADS, (turn + 1) * THREADS))))
     except OSError:
         return None

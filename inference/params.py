@@ -70,11 +70,7 @@ class SamplingParams:
             ("top_k", self.top_k >= -1, "at least 1, or 0 or -1 for all tokens"),
             ("min_p", 0 <= self.min_p <= 1, "between 0 and 1"),
             ("max_tokens", self.max_tokens is None or self.max_tokens >= 1, "at least 1"),
-            (
-                "min_tokens",
-                self.min_tokens >= 0 and (self.max_tokens is None or self.min_tokens <= self.max_tokens),
-                "at least 0 and at most max_tokens",
-            ),
+            ("min_tokens", 0 <= self.min_tokens <= (self.max_tokens or math.inf), "at least 0 and at most max_tokens"),
             ("seed", self.seed is None or 0 <= self.seed <= MAX_SEED, "between 0 and 2^64 - 1"),
             ("logprobs", self.logprobs is None or 0 <= self.logprobs <= MAX_LOGPROBS, f"between 0 and {MAX_LOGPROBS}"),
             ("presence_penalty", -2 <= self.presence_penalty <= 2, "between -2 and 2"),

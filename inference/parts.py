@@ -76,7 +76,7 @@ def load_parts(
         model = load_on_all_ranks(job, source, progress)
         config, target = model.config, model.compute.device
         count = partial(count_pages_on_all_ranks, job, model=model)
-        resolved = resolve_limits(config, source.precision, target, chosen, drafts, count, observers(chosen))
+        resolved = resolve_limits(config, source.precision, target, chosen, drafts, count, chosen.observers)
         own = make_runner(model, config, source.precision, resolved, target, ranks)
         runner = own if job is None else LeadingRunner(job, resolved, own)
         requests = RequestMaker(config, resolved, tokenizer, chat_format, default_params, max_new_tokens)
@@ -99,19 +99,13 @@ def checkpoint_name(directory: Path) -> str:
 
 
 def parts_around(model: Model, config: ModelConfig, tokenizer: Tokenizer | None, chosen: EngineConfig) -> Parts:
-    """The engine of a model that is in memory already."""
     precision, device, drafts = chosen.precision or "exact", chosen.device or "cpu", chosen.speculative_tokens
     if drafts == "auto":
         drafts = AUTO if getattr(model, "mtp", None) is not None else 0
     chat_format = resolve_chat_format(tokenizer, chosen.chat_format)
-    resolved = resolve_limits(config, precision, device, chosen, drafts, observers=observers(chosen))
+    resolved = resolve_limits(config, precision, device, chosen, drafts, observers=chosen.observers)
     runner = make_runner(model, config, precision, resolved, device)
     requests = RequestMaker(config, resolved, tokenizer, chat_format)
     engine = Engine(runner, config, resolved, tokenizer, requests=requests)
     capture_first_graphs(engine, runner.graphs)
     return Parts(model, engine, config, tokenizer, chat_format, resolved, precision, torch.device(device))
-
-
-def observers(chosen: EngineConfig) -> tuple[str, ...]:
-    """The observers of the runner that a caller has asked for, by their names in extensions.py."""
-    return ("CacheCheck",) if chosen.check_cache else ()

@@ -32,19 +32,14 @@ _A_CONVERSATION = 'a list of {"role": …, "content": …} messages'
 def each_prompt(prompts: Any) -> list[str | Sequence[int]]:
     """The text or the token ids of every prompt. Token ids are not looked at, but for the first. ValueError for another type."""
     if isinstance(prompts, str | Mapping):
-        return [_content("prompts", prompts)]
+        return [prompt_content("prompts", prompts)]
     if not _is_list(prompts):
         raise ArgumentError("prompts", f"{prompts!r:.100}", f"{_A_PROMPT}, or a list of prompts")
     if len(prompts) and not _is_list(prompts[0]) and not isinstance(prompts[0], str | Mapping):
         if prompts[0] is None:
             raise ArgumentError("prompts[0]", None, _A_PROMPT)
         return [prompts]  # token ids
-    return [_content(f"prompts[{i}]", prompt) for i, prompt in enumerate(prompts)]
-
-
-def one_prompt(prompt: Any) -> str | Sequence[int]:
-    """The text or the token ids of a prompt. ValueError for another type."""
-    return _content("prompt", prompt)
+    return [prompt_content(f"prompts[{i}]", prompt) for i, prompt in enumerate(prompts)]
 
 
 def each_params(params: Any, default: SamplingParams, count: int) -> list[SamplingParams]:
@@ -67,7 +62,8 @@ def is_conversation(messages: Any) -> TypeGuard[Conversation]:
     raise ArgumentError("messages", f"{messages!r:.100}", f"{_A_CONVERSATION}, or a list of such lists")
 
 
-def _content(name: str, prompt: Any) -> str | Sequence[int]:
+def prompt_content(name: str, prompt: Any) -> str | Sequence[int]:
+    """The text or the token ids of a prompt. ValueError, which names it, for another type."""
     content = prompt
     if isinstance(prompt, Mapping):
         if set(prompt) not in ({"prompt"}, {"prompt_token_ids"}):

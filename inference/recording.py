@@ -57,7 +57,6 @@ class Recording:
 
     @property
     def token_ids(self) -> list[int]:
-        """Prompt and answer."""
         return self.prompt + self.answer
 
     @property
@@ -174,7 +173,6 @@ class Recording:
         return any(word.copied and word.story == self.story for word in self.words)
 
     def header(self) -> dict[str, Any]:
-        """Everything but the selections themselves."""
         positions = [len(self.prompt) + i for i in range(len(self.answer))]
         return {
             "layers": self.num_layers,
@@ -281,5 +279,4 @@ def pack_fractions(fractions: np.ndarray) -> str:
 
 
 def pack(array: np.ndarray) -> str:
-    """The bytes of an array in base64."""
     return base64.b64encode(array.tobytes()).decode()

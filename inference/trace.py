@@ -7,7 +7,6 @@ T tokens, S = T context positions, H heads, H_i index heads, D dims of the axis 
 """
 
 import json
-import math
 import os
 import re
 from dataclasses import dataclass, field
@@ -196,9 +195,8 @@ class Trace:
         manifest = _read_manifest(directory / MANIFEST)
         files = sorted(directory.glob("*.safetensors"))
         if not files:
-            raise ValueError(
-                f"trace is {short_repr(str(directory))}; expected {FILE} in it, and it has no safetensors file"
-            )
+            expected = f"{FILE} in it, and it has no safetensors file"
+            raise ValueError(f"trace is {short_repr(str(directory))}; expected {expected}")
         stages: dict[str, torch.Tensor] = {}
         for file in files:
             try:
@@ -215,9 +213,8 @@ class Trace:
     def check(self) -> None:
         """ValueError unless the stages are known, and have as many tokens as the others. The MTP layer's stages may lack one."""
         if unknown := [name for name in self.stages if parse_name(name) is None]:
-            raise ValueError(
-                f"stage is {short_repr(unknown[0])}; expected a name of docs/conformance.md, e.g. layers.0.latent"
-            )
+            expected = "a name of docs/conformance.md, e.g. layers.0.latent"
+            raise ValueError(f"stage is {short_repr(unknown[0])}; expected {expected}")
         if not self.stages:
             raise ValueError("the trace has no stages; expected at least 1")
         scalars = [name for name, tensor in self.stages.items() if not tensor.dim() or not tensor.shape[0]]
@@ -226,9 +223,8 @@ class Trace:
         tokens = max(tensor.shape[0] for tensor in self.stages.values())
         for name, tensor in self.stages.items():
             if tensor.shape[0] not in (tokens, tokens - 1):
-                raise ValueError(
-                    f"{name} has {tensor.shape[0]} rows; expected {tokens}, one a token, as the other stages have"
-                )
+                expected = f"{tokens}, one a token, as the other stages have"
+                raise ValueError(f"{name} has {tensor.shape[0]} rows; expected {expected}")
 
 
 def describe_rows(present: torch.Tensor) -> list[list[int]]:
@@ -262,8 +258,3 @@ def check_target(directory: Path) -> None:
         raise ValueError(f"--out is {short_repr(str(directory))}; expected a directory in an existing folder")
     if directory.is_dir() and any(directory.iterdir()) and not (directory / MANIFEST).exists():
         raise ValueError(f"--out is {short_repr(str(directory))}; expected an empty directory or an older trace")
-
-
-def jsonable(value: Any) -> Any:
-    """A configuration value for a manifest."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -10,7 +10,7 @@ With a `stamp`, the launch that writes the entries also stores their stamps (cac
 
 import torch
 
-from .checks import FLOATS, check_contiguous, check_slots, check_tensor, check_whole_pages
+from .checks import FLOATS, check_contiguous, check_rope, check_slots, check_tensor, check_whole_pages
 from .reference.quantize import GROUP
 from .registry import Preference, choose
 from .types import Stamp
@@ -30,11 +30,6 @@ def _check_cache(cache: torch.Tensor, record: int, plain: int, device: torch.dev
     width = record if cache.dtype == torch.uint8 else plain
     check_tensor("cache", cache, (None, None, 1, width), (torch.uint8, *FLOATS), device)
     check_contiguous("cache", cache)
-
-
-def _check_rope(cos: torch.Tensor, sin: torch.Tensor, tokens: int, device: torch.device) -> None:
-    check_tensor("cos", cos, (tokens, None), torch.float32, device)
-    check_tensor("sin", sin, tuple(cos.shape), torch.float32, device)
 
 
 def check_stamp(stamp: Stamp | None, slots: torch.Tensor) -> None:
@@ -67,7 +62,7 @@ def write_latent_cache(
     rope_dim = 2 * cos.shape[1]
     check_tensor("kv", kv, (None, latent_dim + rope_dim), FLOATS)
     check_tensor("norm_weight", norm_weight, (None,), torch.float32, kv.device)
-    _check_rope(cos, sin, kv.shape[0], kv.device)
+    check_rope(cos, sin, kv.shape[0], kv.device)
     if cache.dtype == torch.uint8 and latent_dim % GROUP:
         raise ValueError(f"norm_weight has {latent_dim} elements; expected a multiple of {GROUP} for an FP8 cache")
     _check_cache(cache, latent_record_bytes(latent_dim, rope_dim), latent_dim + rope_dim, kv.device)
@@ -105,7 +100,7 @@ def write_index_cache(
     keys [T, D] after LayerNorm; cos, sin fp32 [T, R/2]; slots int64 [T], all different. RoPE is half-split unless `interleaved`.
     """
     check_tensor("keys", keys, (None, None), FLOATS)
-    _check_rope(cos, sin, keys.shape[0], keys.device)
+    check_rope(cos, sin, keys.shape[0], keys.device)
     if cache.dtype == torch.uint8 and (keys.shape[1] & (keys.shape[1] - 1) or keys.shape[1] > GROUP):
         raise ValueError(f"keys has {keys.shape[1]} columns; expected a power of two up to {GROUP} for an FP8 cache")
     _check_cache(cache, index_record_bytes(keys.shape[1]), keys.shape[1], keys.device)

@@ -112,6 +112,12 @@ def check_sparse_options(
         check_tensor("attn_sink", attn_sink, (q.shape[-2],), torch.float32, q.device)
 
 
+def check_rope(cos: torch.Tensor, sin: torch.Tensor, tokens: int, device: torch.device) -> None:
+    """Check the tables of RoPE, fp32 [T, R/2]."""
+    check_tensor("cos", cos, (tokens, None), torch.float32, device)
+    check_tensor("sin", sin, tuple(cos.shape), torch.float32, device)
+
+
 def check_dtype(name: str, dtype: torch.dtype, allowed: Sequence[torch.dtype]) -> None:
     """Raise a ValueError unless the kernels can store results of `dtype`, an argument called `name`."""
     if dtype not in allowed:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import torch
 
-from .checks import FLOATS, check_tensor
+from .checks import FLOATS, check_rope, check_tensor
 from .registry import Preference, choose
 
 
@@ -48,8 +48,7 @@ def rotate_quantize(
     """
     check_tensor("x", x, (None, None, None), FLOATS)
     _check_width(x)
-    check_tensor("cos", cos, (x.shape[0], None), torch.float32, x.device)
-    check_tensor("sin", sin, tuple(cos.shape), torch.float32, x.device)
+    check_rope(cos, sin, x.shape[0], x.device)
     if weights is not None:
         check_tensor("weights", weights, tuple(x.shape[:2]), torch.float32, x.device)
         if x.shape[2] > 128:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from .cache_write import index_record_bytes
 from .checks import FLOATS, check_pages, check_tensor, check_whole_pages
 from .registry import Preference, choose
-from .types import IndexerOperands
+from .types import IndexerOperands, PagedIndexerOperands
 
 _QUERY_DTYPES = (*FLOATS, torch.float8_e4m3fn)
 
@@ -83,7 +83,7 @@ def paged_indexer_logits(
     check_pages("lengths", lengths, block_table, cache.shape[1], cache.shape[0], max_context)
     if batch == 0:
         return q.new_empty(0, max_context, dtype=torch.float32)
-    implementation = choose("paged_indexer_logits", q, backend)
     columns = min(max_context, block_table.shape[1] * cache.shape[1])
-    result: torch.Tensor = implementation(q, cache, weights, block_table, lengths, columns)
+    given = PagedIndexerOperands(q, cache, weights, block_table, lengths, columns)
+    result: torch.Tensor = choose("paged_indexer_logits", q, backend)(given)
     return result if columns == max_context else F.pad(result, (0, max_context - columns))

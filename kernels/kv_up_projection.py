@@ -5,7 +5,7 @@ The weights are the two halves of kv_b_proj, which are never quantised. Source: 
 
 import torch
 
-from .checks import FLOATS, check_tensor
+from .checks import FLOATS, check_rope, check_tensor
 from .registry import Preference, choose
 from .types import Quantized
 
@@ -19,8 +19,7 @@ def absorb_queries(
     """
     check_tensor("q", q, (None, None, None), FLOATS)
     tokens, heads, width = q.shape
-    check_tensor("cos", cos, (tokens, None), torch.float32, q.device)
-    check_tensor("sin", sin, tuple(cos.shape), torch.float32, q.device)
+    check_rope(cos, sin, tokens, q.device)
     check_tensor("wk", wk, (heads, width - 2 * cos.shape[1], None), q.dtype, q.device)
     result: torch.Tensor = choose("absorb_queries", q, backend)(q, cos, sin, wk)
     return result

@@ -7,7 +7,7 @@ and fp32_ops.py.
 import torch
 
 from .cache_write import check_stamp, index_record_bytes, latent_record_bytes
-from .checks import FLOATS, check_contiguous, check_slots, check_tensor
+from .checks import FLOATS, check_contiguous, check_rope, check_slots, check_tensor
 from .registry import Preference, choose
 from .types import Caches, Fp32Projection, NewEntries, Norms, Quantized
 
@@ -33,8 +33,7 @@ def norm_and_cache(
     """
     check_tensor("query", query, (None, None), FLOATS)
     tokens, device = query.shape[0], query.device
-    check_tensor("cos", cos, (tokens, None), torch.float32, device)
-    check_tensor("sin", sin, tuple(cos.shape), torch.float32, device)
+    check_rope(cos, sin, tokens, device)
     latent, rope = norms.latent.shape[0], 2 * cos.shape[1]
     check_tensor("kv", kv, (tokens, latent + rope), query.dtype, device)
     check_tensor("keys", keys, (tokens, None), query.dtype, device)

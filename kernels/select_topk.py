@@ -5,6 +5,7 @@ import torch
 from .checks import check_pages, check_tensor, check_values
 from .reference import select_topk as reference
 from .registry import Preference, choose
+from .types import Selection
 
 
 def positions_to_slots(positions: torch.Tensor, block_table: torch.Tensor, page_size: int) -> torch.Tensor:
@@ -85,6 +86,6 @@ def select_topk_slots(
         if record is not None:
             record.fill_(-1)
         return _no_positions(logits, k)
-    implementation = choose("select_topk_slots", logits, backend)
-    result: torch.Tensor = implementation(logits, starts, ends, k, block_table, page_size, record)
+    given = Selection(logits, starts, ends, k, block_table, page_size, record)
+    result: torch.Tensor = choose("select_topk_slots", logits, backend)(given)
     return result

@@ -163,6 +163,29 @@ class IndexerOperands(NamedTuple):
     k_scale: torch.Tensor | None
 
 
+class PagedIndexerOperands(NamedTuple):
+    """The arguments of `paged_indexer_logits` (indexer_logits.py)."""
+
+    q: torch.Tensor
+    cache: torch.Tensor
+    weights: torch.Tensor
+    block_table: torch.Tensor
+    lengths: torch.Tensor
+    max_context: int
+
+
+class Selection(NamedTuple):
+    """The arguments of `select_topk_slots` (select_topk.py). Without a block table, positions are selected."""
+
+    logits: torch.Tensor
+    starts: torch.Tensor | None
+    ends: torch.Tensor
+    k: int
+    block_table: torch.Tensor | None = None
+    page_size: int = 1
+    record: torch.Tensor | None = None
+
+
 class SparseAttention(NamedTuple):
     """The arguments of `sparse_mla_prefill`, and of `sparse_mla_decode` without its plan."""
 

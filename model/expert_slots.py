@@ -19,7 +19,6 @@ import torch
 from .moe import ExpertWeights, Parts
 
 GROUP = 8  # experts of a launch, of those that have to be read
-AHEAD = 96  # experts that may be requested before the ones of earlier requests have been used
 LASTING_TOKENS = 64  # the experts of a step with more tokens are the first ones to make room
 
 Key = tuple[int, int]  # layer, and number among the layer's experts on this rank
@@ -100,8 +99,6 @@ class _Slots:
 
     def request(self, key: Key, lasting: bool, at_once: int) -> bool:
         """Begin to read an expert and pin it. False: there is no slot for it now."""
-        if len(self.unused) >= AHEAD:
-            return False
         if not self._free:
             passing = len(self.held) - len(self._lasting)  # experts of long steps, which have a quarter of the slots
             any_goes = lasting or not self.unused or passing < len(self._reads) // 4
@@ -189,7 +186,7 @@ class ExpertSlots:
         """layers: the numbers of the layers with experts, in the order of a step. experts: of one layer."""
         self._shapes, self._reader, self.layers, self._experts, self.device = shapes, reader, layers, experts, device
         self._parts: dict[str, _Slots] = {}
-        self._wanted: deque[tuple[str, Key]] = deque()  # experts to request, in order
+        self._wanted: dict[str, deque[Key]] = {}  # experts to request, in order
         self._lasting = True  # of the present step
         self._measuring = False
         self.count = 0  # of slots
@@ -235,11 +232,13 @@ class ExpertSlots:
         self._lasting = tokens <= LASTING_TOKENS
         found = {part: slots.find(keys, self._lasting) for part, slots in self._parts.items()}
         self.used += len(keys)
-        self._wanted = deque((part, key) for part in self._parts for key in keys if key not in found[part])
+        self._wanted = {part: deque(key for key in keys if key not in found[part]) for part in self._parts}
+        self._advance()
         if not self._lasting and layer != self.layers[-1]:  # such a step needs nearly all experts of the next layer
             following = self.layers[self.layers.index(layer) + 1]
-            self._wanted += [(part, (following, expert)) for part in self._parts for expert in range(self._experts)]
-        self._advance()
+            for wanted in self._wanted.values():
+                wanted.extend((following, expert) for expert in range(self._experts))
+            self._advance()
         return lambda part: self._launches(self._parts[part], keys, found[part], len(bounds) - 1)
 
     def _launches(self, slots: _Slots, keys: list[Key], found: list[Key], experts: int) -> Iterator[ExpertWeights]:
@@ -260,13 +259,11 @@ class ExpertSlots:
 
     def _advance(self) -> None:
         """Request the experts that are wanted, in order, as far as there are slots."""
-        at_once = len(self._wanted)
-        while self._wanted:
-            part, key = self._wanted[0]
+        at_once = sum(map(len, self._wanted.values()))
+        for part, wanted in self._wanted.items():
             slots = self._parts[part]
-            if key not in slots.held and not slots.request(key, self._lasting, at_once):
-                return
-            self._wanted.popleft()
+            while wanted and (wanted[0] in slots.held or slots.request(wanted[0], self._lasting, at_once)):
+                wanted.popleft()
 
 
 class LayerSlots:

@@ -154,14 +154,17 @@ class Experts(nn.Module):
         """
         groups, x = ExpertGroups(*given[:3]), Quantized(*given[3:]) if len(given) > 4 else given[3]
         parts = self._in_memory if self.store is None else self.store.request(groups.offsets, tokens)
-        product = partial(self._product, parts, groups, expected_m)
+        product, own = partial(self._product, parts, groups, expected_m), x
+        ids: torch.Tensor | None = groups.sorted_token_ids
+        if self.store is not None and tokens > DEFERRED_TOKENS:
+            own, ids = _gathered(x, groups.sorted_token_ids.clamp(0, tokens - 1)), None  # once for all launches
         if shared is None:
-            return product("down_proj", gated(product("gate_up_proj", x), self.compute), out)
+            return product("down_proj", gated(product("gate_up_proj", own, ids), self.compute), out=out)
         gate_up, down = shared.gate_up_proj, shared.down_proj
         dense_weight = Quantized(gate_up.weight, gate_up.weight_scale_inv)
-        inner = gated(product("gate_up_proj", x, None, (x, dense_weight)), self.compute)
+        inner = gated(product("gate_up_proj", own, ids, (x, dense_weight)), self.compute)
         own, dense = (Quantized(*(each[half] for each in inner)) for half in (slice(tokens, None), slice(tokens)))
-        return product("down_proj", own, out, (dense, Quantized(down.weight, down.weight_scale_inv)))
+        return product("down_proj", own, None, (dense, Quantized(down.weight, down.weight_scale_inv)), out)
 
     def _in_memory(self, name: str) -> tuple[ExpertWeights]:
         return (ExpertWeights(getattr(self, name), getattr(self, name + "_scale_inv", None)),)
@@ -173,33 +176,49 @@ class Experts(nn.Module):
         expected_m: int,
         name: str,
         rows: Operand,
+        ids: torch.Tensor | None = None,
+        shared: tuple[Any, ...] | None = None,
         out: torch.Tensor | None = None,
-        shared: tuple[Operand, Quantized] | None = None,
     ) -> torch.Tensor:
-        """Multiply rows with the experts' weights of this name, in one launch or several. shared: the shared expert's operands."""
+        """Multiply rows with the experts' weights of this name, in one launch or several.
+
+        ids: of rows that are not sorted. shared: the shared expert's rows and weight.
+        """
         up = name == "gate_up_proj"
         # Gate and up have blocks of scales of their own, which cannot be stacked if gate ends inside a block.
         halves = 2 if up and self.compute.quantized and self.inner % FP8_BLOCK else 1
         outs = [out] * halves
-        for part in parts(name):
+        first = 0 if shared is None else len(shared[0].values)
+        for number, part in enumerate(parts(name)):
+            only_routed = number > 0 and first > DEFERRED_TOKENS  # for many tokens the shared expert takes long
             scales = [None] * halves if part.scale is None else part.scale.chunk(halves, 1)
             for half, (weight, scale) in enumerate(zip(part.weight.chunk(halves, 1), scales, strict=True)):
-                operands: tuple[Any, ...] = rows, weight, groups.offsets, scale, *(shared or ()), self.compute.dtype
+                operands: tuple[Any, ...] = rows, weight, groups.offsets, scale
                 options: dict[str, Any] = {
-                    "sorted_token_ids": groups.sorted_token_ids if up else None,
+                    "out_dtype": self.compute.dtype,
+                    "sorted_token_ids": ids,
                     "expected_m": expected_m,
                     "slots": part.slots,
                     "out": outs[half],
                     "backend": self.compute.backend,
                 }
+                done = outs[half]
                 if shared is None:
                     outs[half] = grouped_gemm(*operands, **options)
+                elif only_routed and done is not None:
+                    grouped_gemm(*operands, **options | {"out": done[first:]})
                 else:
                     # Two launches, the router's product and its choice, lie between x and the product of gate and up.
                     options["beside_previous"] = up
-                    outs[half] = grouped_gemm_with_shared(*operands, **options)
+                    outs[half] = grouped_gemm_with_shared(*operands, *shared, **options)
         found = [each for each in outs if each is not None]
         return found[0] if halves == 1 else torch.cat(found, 1)
+
+
+def _gathered(x: Operand, ids: torch.Tensor) -> Operand:
+    if isinstance(x, torch.Tensor):
+        return x[ids]
+    return Quantized(x.values.view(torch.uint8)[ids].view(x.values.dtype), x.scales[ids])
 
 
 class MixtureOfExperts(nn.Module):

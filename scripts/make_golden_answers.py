@@ -38,6 +38,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # the campaigns an
 from make_conformance_checkpoint import write_twin
 
 from golden import questions as asked
+from golden import store
 from golden.answers import (
     RIGHT,
     answered,
@@ -155,7 +156,7 @@ def make(
     left_out = {bug: times for bug, times in golden.left_out.items() if bug not in bugs}
     left_out |= {bug.name: golden.times_the_noise(bug) for bug in known if bug not in kept}
     golden = replace(golden, bugs=tuple(sorted((*others, *kept), key=lambda bug: bug.name)), left_out=left_out)
-    golden_files.save(golden, folder, name)
+    store.save(golden, folder, name)
     describe(golden, known, {each: said[each] for each in RIGHT if each in said})
     print(f"{name}: {len(golden.logprobs)} log-probabilities, {time.monotonic() - began:.0f} s", flush=True)
 

@@ -1,8 +1,6 @@
 """Checks of the caches while the engine runs (`--check-cache`): each step stamps and compares entries, and reports mismatches.
 
-CacheCheck is an observer of the runner's steps (engine/running/observer.py); the engine knows nothing else of it.
-
-kernels/cache_stamps.py defines stamps, chains and tasks. With checks on, each step
+With checks on (kernels/cache_stamps.py defines stamps, chains and tasks), each step
 
 - verifies pages that a newly admitted request reuses, before the model reads them: every stamp and chain of every layer, the end of
   the chain against the request's tokens, and the bytes of some of them;
@@ -39,10 +37,7 @@ _RECENT = 8  # steps whose mismatches can still be attributed to requests
 
 
 class CacheCheck(StepObserver):
-    """The stamps of one rank's caches, and the checks of its steps.
-
-    The caches of the MTP layer are left as they are: drafts cannot change an answer.
-    """
+    """The stamps of one rank's caches, and the checks of its steps. The draft layer's caches have none: it changes no answer."""
 
     words = DECODE_WORDS
 
@@ -157,10 +152,7 @@ class CacheCheck(StepObserver):
         self._check(torch.from_numpy(table).to(self._device), step, tasks, None, truths)
 
     def _stamp(self, inputs: Inputs, counts: Sequence[int]) -> Inputs:
-        """Write the chains of a step's tokens, and add AttentionMetadata.stamps, which the model's launches store.
-
-        counts: the number of new tokens of each sequence.
-        """
+        """Write the chains of a step's tokens, `counts` of each sequence, and add AttentionMetadata.stamps for the launches."""
         tokens, positions, metadata, table = inputs
         starts = None
         if len(counts) < len(tokens):
@@ -172,24 +164,16 @@ class CacheCheck(StepObserver):
         """Return recent steps' mismatches that no earlier call has returned. Complete for steps whose tokens have been read."""
         if self.planner.step > self.planner.last_check + 1:  # a step may be in flight that does not check anything
             return []
-        return [
-            mismatch
-            for half, step in enumerate(self._found_steps.tolist())
-            if step in self._recent
-            for mismatch in self._of_step(step, self._view[half])
-        ]
-
-    def _of_step(self, step: int, half: np.ndarray) -> list[Mismatch]:
         self._told = {(number, row) for number, row in self._told if number in self._recent}
         found = []
-        for row, (request, words) in enumerate(
-            zip(self._recent[step], half[1:].reshape(-1, FOUND_WORDS), strict=False)
-        ):
-            number, where, expected, present = words.tolist()
-            if number == step and (step, row) not in self._told:
-                self._told.add((step, row))
-                kind, layer, position = where >> 48, where >> 32 & 0xFFFF, where & 0xFFFFFFFF
-                found.append(Mismatch(step, request, kind, layer, position, expected, present))
+        for half, step in zip(self._view, self._found_steps.tolist(), strict=True):
+            rows = zip(self._recent.get(step, ()), half[1:].reshape(-1, FOUND_WORDS), strict=False)
+            for row, (request, words) in enumerate(rows):
+                number, where, expected, present = words.tolist()
+                if number == step and (step, row) not in self._told:
+                    self._told.add((step, row))
+                    kind, layer, position = where >> 48, where >> 32 & 0xFFFF, where & 0xFFFFFFFF
+                    found.append(Mismatch(step, request, kind, layer, position, expected, present))
         return found
 
     def _upload(self, step: int, *arrays: np.ndarray) -> list[torch.Tensor]:

@@ -28,7 +28,6 @@ class CheckPlan(NamedTuple):
     truths: np.ndarray  # [K, 3]
 
     def encode(self) -> tuple[np.ndarray, ...]:
-        """Encode as int64 arrays, which rank 0 sends to the other ranks."""
         return np.array([self.step], dtype=np.int64), *self[1:]
 
     @classmethod
@@ -71,17 +70,20 @@ class CheckPlanner:
                     reused += self._reused_tasks(row, start)
                     reused_truths.append((row, start - 1, self.chain(request, start)))
         prompts = batch.decodes < len(batch.requests)
-        due = in_graph or prompts or self.step % EAGER_EVERY == 0 or self._fills_a_page(batch)
+        size, rows = self._page_size, zip(batch.starts, batch.counts, strict=True)
+        # The hash of a page that a decode fills must be taken before another request can reuse it.
+        fills = any(start % size + count >= size for start, count in rows)
+        due = in_graph or prompts or self.step % EAGER_EVERY == 0 or fills
         if due or reused:
             self.last_check = self.step
         if not due:
             return CheckPlan(self.step, _array(reused, 5), _array(reused_truths, 3), _NONE5, _NONE3)
         often = 1 if in_graph else TRUTH_EVERY
-        rows = [row for row, start in enumerate(batch.starts) if start % TRUTH_EVERY < often and start]
-        if len(rows) > TRUTHS:
-            first = self.step * TRUTHS % len(rows)
-            rows = (rows + rows)[first : first + TRUTHS]
-        for row in rows:
+        known = [row for row, start in enumerate(batch.starts) if start % TRUTH_EVERY < often and start]
+        if len(known) > TRUTHS:
+            first = self.step * TRUTHS % len(known)
+            known = (known + known)[first : first + TRUTHS]
+        for row in known:
             truths.append((row, batch.starts[row] - 1, self.chain(batch.requests[row], batch.starts[row])))
         tasks = _NONE5 if in_graph else self._tasks(batch)
         return CheckPlan(self.step, _array(reused, 5), _array(reused_truths, 3), tasks, _array(truths, 3))
@@ -101,12 +103,6 @@ class CheckPlanner:
         count = start // size
         hashed = {(self.step + i) % count for i in range(min(count, REUSED_HASHES))}
         return [(row, page, size, COMPARE_HASH * (page in hashed), row) for page in range(count)]
-
-    def _fills_a_page(self, batch: Batch) -> bool:
-        """Tell whether a decode does. Then the page's hash must be taken before another request can reuse it."""
-        size = self._page_size
-        rows = zip(batch.starts, batch.counts, strict=True)
-        return any(start % size + count >= size for start, count in rows)
 
     def _tasks(self, batch: Batch) -> np.ndarray:
         """The pages that a step without a graph has written, and one earlier page of each sequence."""

@@ -29,6 +29,8 @@ _NAMES = {
     INDEX_BYTES: "the index keys of its page in layer {layer} have changed since they were written",
 }
 
+_CACHES = {LATENT: "latent", LATENT_BYTES: "latent", INDEX: "index", INDEX_BYTES: "index"}
+
 
 @dataclass(frozen=True)
 class Mismatch:
@@ -50,24 +52,26 @@ class CacheReports:
     """
 
     def __init__(self, planner: CheckPlanner, page_size: int, stamp_at: Callable[[int, int, int], int]) -> None:
-        """stamp_at: CacheCheck.stamp_at."""
         self._planner, self._page_size, self._stamp_at = planner, page_size, stamp_at
         self._files = 0
         self._reported: deque[int] = deque(maxlen=_REMEMBERED)
 
     def errors(self, found: Sequence[Mismatch], others: Sequence[Request]) -> dict[int, str]:
-        """Report mismatches: one line for each request, by its id.
-
-        others: requests whose entries may be in the place of the right ones.
-        """
+        """Report mismatches: one line for each request, by its id. others: whose entries may be in the place of the right ones."""
         first = {mismatch.request.id: mismatch for mismatch in reversed(found)}
         new = {id: mismatch for id, mismatch in first.items() if id not in self._reported}
         self._reported.extend(new)
-        return {id: self.write(mismatch, others) for id, mismatch in new.items()}
+        return {id: self._write(mismatch, others) for id, mismatch in new.items()}
 
-    def write(self, mismatch: Mismatch, others: Sequence[Request]) -> str:
+    def _write(self, mismatch: Mismatch, others: Sequence[Request]) -> str:
         """Report a mismatch. Returns the error of its request."""
-        mismatch = self._attributed(mismatch)
+        if (
+            mismatch.kind == CHAIN
+        ):  # two entries do not follow each other: one of them does not belong to the request's tokens
+            right = self._planner.chain(mismatch.request, mismatch.position)
+            if mismatch.expected != right:
+                before = mismatch.position - 1
+                mismatch = replace(mismatch, kind=TOKENS, position=before, expected=right, found=mismatch.expected)
         report = self._describe(mismatch, others)
         error = (
             f"the cache check failed at position {mismatch.position} (page {report['page']}, slot {report['slot']}): "
@@ -77,16 +81,6 @@ class CacheReports:
         error += f"; report: {path}" if path is not None else ""
         log.error("request %d: %s", mismatch.request.id, error)
         return error
-
-    def _attributed(self, mismatch: Mismatch) -> Mismatch:
-        """If two entries do not follow each other, choose the one that does not belong to the request's tokens."""
-        if mismatch.kind != CHAIN:
-            return mismatch
-        right = self._planner.chain(mismatch.request, mismatch.position)
-        if mismatch.expected == right:
-            return mismatch
-        before = mismatch.position - 1
-        return replace(mismatch, kind=TOKENS, position=before, expected=right, found=mismatch.expected)
 
     def _describe(self, mismatch: Mismatch, others: Sequence[Request]) -> dict[str, Any]:
         request, size = mismatch.request, self._page_size
@@ -98,9 +92,7 @@ class CacheReports:
             "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "request": request.id,
             "what": _NAMES[mismatch.kind].format(layer=mismatch.layer),
-            "cache": {LATENT: "latent", LATENT_BYTES: "latent", INDEX: "index", INDEX_BYTES: "index"}.get(
-                mismatch.kind
-            ),
+            "cache": _CACHES.get(mismatch.kind),
             "layer": mismatch.layer if mismatch.kind not in (CHAIN, TOKENS) else None,
             "position": mismatch.position,
             "page": page,

@@ -23,20 +23,14 @@ if TYPE_CHECKING:
 FIRST_PROMPTS, FIRST_SECONDS = 8, 3.0
 
 
-class AnswerFile(JsonlLog):
+def open_answers(path: Path) -> JsonlLog:
     """The answers to a file's prompts, in the order in which they finish. Failed ones stay in the file and are asked again."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, _key_if_done)
+    def key_if_done(answer: dict[str, Any]) -> str | None:
+        key = json.dumps(answer["id"])  # as JSON, so that 1 and "1" differ
+        return key if answer["finish_reason"] in ("stop", "length") else None
 
-    def has_answer(self, prompt: Prompt) -> bool:
-        return json.dumps(prompt.id) in self.done
-
-
-def _key_if_done(answer: dict[str, Any]) -> str | None:
-    """Return the id as JSON, so that 1 and "1" differ; None for a failed answer."""
-    key = json.dumps(answer["id"])
-    return key if answer["finish_reason"] in ("stop", "length") else None
+    return JsonlLog(path, key_if_done)
 
 
 def answer_file(
@@ -50,9 +44,9 @@ def answer_file(
     if output is None:
         write = _print_json if as_json else _print_in_order(prompts)
         return _answer_all(load(), prompts, encoder, write, bar=not sys.stdout.isatty())
-    answers = AnswerFile(output)
+    answers = open_answers(output)
     with answers.holding([json.dumps(prompt.id) for prompt in prompts]):
-        unanswered = [prompt for prompt in prompts if not answers.has_answer(prompt)]
+        unanswered = [prompt for prompt in prompts if json.dumps(prompt.id) not in answers.done]
         if len(unanswered) < len(prompts):
             done = len(prompts) - len(unanswered)
             print(f"{done} of {len(prompts)} answers are in {output} already", file=sys.stderr)
@@ -83,10 +77,7 @@ def _answer_all(
     write: Callable[[int, dict[str, Any]], None],
     bar: bool = True,
 ) -> int:
-    """Call `write` with the place of each prompt and its record, as they finish. Returns the number of failed ones.
-
-    bar: show the progress, if standard error is a terminal.
-    """
+    """Call `write` with each prompt's place and record, as they finish. Returns the number of failed ones. bar: show progress."""
     failed = tokens = done = 0
     before, start = llm.stats(), time.perf_counter()
     with answer_bar(len(prompts), bar) as show:

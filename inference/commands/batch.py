@@ -10,13 +10,14 @@ import secrets
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ...model.checkpoint.files import parse_object
-from .files import JsonlLog, read_utf8
+from .files import JsonlLog, read_lines
 from .options import ServingOptions, option, with_options
 from .serve import default_name
 from .terminal import answer_bar
@@ -47,7 +48,7 @@ def batch(
 ) -> None:
     """Answer a file of requests in OpenAI's batch format."""
     requests = read_requests(input_file)
-    answers = Answers(output_file)
+    answers = open_answers(output_file)
     with answers.holding([request.custom_id for request in requests]):
         unanswered = [request for request in requests if request.custom_id not in answers.done]
         print(f"{len(unanswered)} of {len(requests)} requests to answer", file=sys.stderr)
@@ -57,7 +58,7 @@ def batch(
         raise typer.Exit(1)
 
 
-def run(requests: list[BatchRequest], answers: "Answers", options: ServingOptions, model_name: str | None) -> int:
+def run(requests: list[BatchRequest], answers: JsonlLog, options: ServingOptions, model_name: str | None) -> int:
     """Load the model and answer the requests; returns the number of failed ones."""
     try:
         from ..server.api.context import ApiContext
@@ -81,9 +82,7 @@ def run(requests: list[BatchRequest], answers: "Answers", options: ServingOption
 def read_requests(path: Path) -> list[BatchRequest]:
     """Read and check the requests of a file. ValueError names the line that is not a request."""
     requests: dict[str, BatchRequest] = {}
-    for number, text in enumerate(read_utf8(path).split("\n"), start=1):
-        if not text.strip():
-            continue
+    for number, text in read_lines(path):
         request = _read_request(f"{path}:{number}", text)
         if request.custom_id in requests:
             raise ValueError(
@@ -108,32 +107,26 @@ def _read_request(place: str, text: str) -> BatchRequest:
     return BatchRequest(value["custom_id"], value["url"], value.get("body"))
 
 
-class Answers(JsonlLog):
+def open_answers(path: Path) -> JsonlLog:
     """The output file, one line for each request. Failed requests are removed, so that they are asked again."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, _key_if_done, drop_failed=True, ensure_ascii=True)
+    def key_if_done(record: dict[str, Any]) -> str | None:
+        custom_id, status = record["custom_id"], record["response"]["status_code"]
+        if not isinstance(custom_id, str):
+            raise TypeError("custom_id")
+        return custom_id if status == 200 else None
 
-
-def _key_if_done(record: dict[str, Any]) -> str | None:
-    """Return the custom_id of an output line; None if its request failed. KeyError or TypeError for a line of another kind."""
-    custom_id, status = record["custom_id"], record["response"]["status_code"]
-    if not isinstance(custom_id, str):
-        raise TypeError("custom_id")
-    return custom_id if status == 200 else None
+    return JsonlLog(path, key_if_done, drop_failed=True, ensure_ascii=True)
 
 
 async def answer_all(
     context: "ApiContext",
     requests: list[BatchRequest],
-    answers: Answers,
+    answers: JsonlLog,
     max_open: int,
     progress: Callable[[int], None] = lambda done: None,
 ) -> int:
-    """Append the record of each request when it finishes; returns the number of failed ones. At most `max_open` run together.
-
-    progress: called with the number of answers, several times a second.
-    """
+    """Append each request's record when it finishes, at most `max_open` together; returns the number of failed ones."""
     open_requests = asyncio.Semaphore(max_open)
     failed = done = 0
 
@@ -162,10 +155,7 @@ async def answer_all(
 
 
 async def retry_while_busy(ask: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
-    """Ask again while the service is busy: a request with many choices may have to wait until others have finished.
-
-    Raises ApiError if the service has ended, so that no later attempt can succeed.
-    """
+    """Ask again while the service is busy: a request may have to wait until others have finished. ApiError if it has ended."""
     from ..server.api.errors import ApiError
     from ..server.service.service import Busy
 
@@ -194,20 +184,13 @@ async def answer(context: "ApiContext", request: BatchRequest) -> dict[str, Any]
         if request.body.get("stream"):
             raise ApiError(400, "stream is true; expected false: a batch has no streams", "stream")
         if request.url == URLS[0]:
-            body = await retry_while_busy(lambda: answer_chat(context, ChatRequest.model_validate(request.body)))
+            ask = partial(answer_chat, context, ChatRequest.model_validate(request.body))
         else:
-            body = await retry_while_busy(
-                lambda: answer_completion(context, CompletionRequest.model_validate(request.body))
-            )
-    except ValidationError as error:
-        refusal = invalid(error.errors())
+            ask = partial(answer_completion, context, CompletionRequest.model_validate(request.body))
+        body = await retry_while_busy(ask)
+    except (ValidationError, ApiError) as error:
+        refusal = error if isinstance(error, ApiError) else invalid(error.errors())
         status, body = refusal.status, refusal.body()
-    except ApiError as error:
-        status, body = error.status, error.body()
     response = {"status_code": status, "request_id": f"req_{secrets.token_hex(12)}", "body": body}
-    return {
-        "id": f"batch_req_{secrets.token_hex(12)}",
-        "custom_id": request.custom_id,
-        "response": response,
-        "error": None,
-    }
+    id = f"batch_req_{secrets.token_hex(12)}"
+    return {"id": id, "custom_id": request.custom_id, "response": response, "error": None}

@@ -70,10 +70,7 @@ def bench(
 
 
 def measure(llm: "LLM", length: int, count: int, new_tokens: int, seed: int) -> dict[str, float]:
-    """Measure `count` random prompts of `length` tokens that are answered together.
-
-    The decode rate starts when the last prompt gets its first token: until then, early prompts decode while late ones prefill.
-    """
+    """Measure random prompts that are answered together. Decoding counts from the first token of the last prompt on."""
     from ..params import SamplingParams
 
     params = SamplingParams(temperature=0, max_tokens=new_tokens, ignore_eos=True)
@@ -106,7 +103,6 @@ def random_prompt(llm: "LLM", length: int, seed: int) -> list[int]:
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    """Print the results as a table on standard error."""
     from rich.console import Console
     from rich.table import Table
 
@@ -130,10 +126,7 @@ DECODE_STEPS = 4
 
 
 def write_profile(path: Path, llm: "LLM", prompts: list[list[int]]) -> None:
-    """Answer the prompts once to warm up and once under the profiler; write the trace, in place of an existing file.
-
-    The trace has the model's record_function ranges, PyTorch's operations and, on a GPU, the kernels.
-    """
+    """Answer the prompts once to warm up and once under the profiler; write the trace, in place of an existing file."""
     from torch.profiler import ProfilerActivity, profile
 
     from ..params import SamplingParams

@@ -92,10 +92,7 @@ class ChatLoop:
             _note("Stopped.")
 
     def _answer(self, messages: list[Message]) -> None:
-        """Answer a conversation. If the model calls functions, ask for their results and let it answer again.
-
-        Messages that are refused or whose answer fails are not kept.
-        """
+        """Answer a conversation, and again with the results of the functions that it calls. Only what succeeds is kept."""
         session, waiting = self._session, True
         while waiting:
             try:
@@ -212,7 +209,6 @@ class TerminalInput(LineInput):
         self._results: PromptSession[str] = PromptSession(multiline=True, key_bindings=_bindings())
 
     def read(self, prompt: str = PROMPT) -> str | None:
-        """Read a message as LineInput does."""
         session = self._session if prompt == PROMPT else self._results
         try:
             return without_quotes(session.prompt(FormattedText([("", prompt)])))
@@ -247,7 +243,6 @@ class CommandCompleter(Completer):
         self._paths = PathCompleter(expanduser=True)
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """Complete the last word of a command."""
         *before, word = document.text_before_cursor.split(" ")
         command = COMMANDS.get(before[0]) if before else None
         if not document.text.startswith("/") or "\n" in document.text_before_cursor:

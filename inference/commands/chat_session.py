@@ -35,10 +35,7 @@ class ChatSession:
         system: str | None = None,
         tools: Sequence[Message] | None = None,
     ) -> None:
-        self.llm = llm
-        self.params = params
-        self.thinking = thinking
-        self.tools = tools
+        self.llm, self.params, self.thinking, self.tools = llm, params, thinking, tools
         self.messages: list[Message] = []
         self._failed: list[Message] | None = None  # a conversation that ends in a question without an answer
         self._latest: tuple[list[int], Completion, SamplingParams] | None = None  # for /inspect
@@ -67,10 +64,10 @@ class ChatSession:
         return self._failed or self.messages[: self._last_question() + 1]
 
     def _last_question(self) -> int:
-        for index in range(len(self.messages) - 1, -1, -1):
-            if self.messages[index]["role"] == "user":
-                return index
-        raise ValueError("nothing has been asked yet")
+        asked = [index for index, message in enumerate(self.messages) if message["role"] == "user"]
+        if not asked:
+            raise ValueError("nothing has been asked yet")
+        return asked[-1]
 
     @property
     def _system(self) -> str | None:
@@ -238,10 +235,7 @@ def help_text() -> str:
 
 
 def parse_command(message: str) -> tuple[str, str] | None:
-    """Read a command as (name, argument); None for any other message.
-
-    Several lines are a command only if they begin with the name of one: a pasted text may begin with a slash.
-    """
+    """Read a command as (name, argument); None for other messages, also a pasted text that begins with a slash."""
     name, _, argument = message.partition(" ")
     if not message.startswith("/") or ("\n" in message and name.split("\n")[0] not in COMMANDS):
         return None

@@ -47,7 +47,6 @@ class CheckpointFindings(NamedTuple):
 
     @property
     def problems(self) -> int:
-        """The number of problems."""
         return sum(len(finding.problems) for finding in self.parts)
 
 
@@ -144,7 +143,6 @@ def _check_manifest(directory: Path, ranks: int) -> Finding:
 
 
 def checkpoint_lines(directory: Path, found: CheckpointFindings) -> list[str]:
-    """The findings, as lines of text."""
     lines = [f"Checkpoint {directory}"]
     for finding in found.parts:
         lines += wrapped(f"{finding.part:12} {finding.text or 'cannot be used'}", 2)
@@ -225,7 +223,6 @@ def _row(
 
 
 def memory_lines(rows: list[MemoryRow], config: ModelConfig) -> list[str]:
-    """Lay the rows out as a table."""
     width = max(len(row.place) for row in rows)
     lines = [f"{'Memory':{width + 2}}  {'in':6}{'weights':>11}{'cache/token':>12}{'tokens fit':>14}{'contexts':>10}"]
     for row in rows:

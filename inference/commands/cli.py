@@ -14,10 +14,8 @@ from .batch import batch
 from .bench import bench
 from .convert import convert, manifest
 from .doctor import doctor
-from .generate import EXAMPLES as GENERATE_EXAMPLES
 from .generate import generate
 from .probe import probe
-from .score import EXAMPLES as SCORE_EXAMPLES
 from .score import score
 from .serve import chat, serve
 from .trace import compare, trace
@@ -67,7 +65,11 @@ app = typer.Typer(
 )
 # Each command's examples, in the order of the commands in --help.
 EXAMPLES: dict[Callable[..., None], str] = {
-    generate: GENERATE_EXAMPLES,
+    generate: """
+    deepseek-v32 generate  # a chat
+    deepseek-v32 generate "Where is Lisbon?" --temperature 0
+    deepseek-v32 generate --input-file questions.jsonl --output answers.jsonl
+    """,
     chat: """
     deepseek-v32 chat
     deepseek-v32 chat --model WEIGHTS --port 9000 --no-browser
@@ -83,7 +85,11 @@ EXAMPLES: dict[Callable[..., None], str] = {
     echo '{"custom_id":"1","url":"/v1/completions","body":{"prompt":"Hi"}}' \\
       > requests.jsonl
     """,
-    score: SCORE_EXAMPLES,
+    score: """
+    deepseek-v32 score texts.jsonl --output scores.jsonl
+    echo '{"text": "2 + 2 =", "answer": " 4"}' > texts.jsonl
+    deepseek-v32 score texts.jsonl --model WEIGHTS --max-batch-tokens 65536
+    """,
     convert: """
     deepseek-v32 convert --hf-ckpt-path WEIGHTS --save-path CONVERTED \\
       --n-experts 256 --model-parallel 8
@@ -145,14 +151,15 @@ def common(
 
 
 def main() -> None:
-    """Run the command line."""
     run(app)
 
 
 def run(command: Callable[[], object]) -> None:
     """Run a command. Errors that the user can correct end in one line and exit code 2. Under torchrun only rank 0 runs it."""
     job = None
-    if "OMP_WAIT_POLICY" not in os.environ and _should_spin_briefly():
+    cores = os.cpu_count() or 1
+    is_busy = hasattr(os, "getloadavg") and (cores <= FEW_CORES or os.getloadavg()[0] > cores / 2)  # not on Windows
+    if "OMP_WAIT_POLICY" not in os.environ and is_busy:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # read when torch is imported
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by the caller, as `<&-` does
@@ -176,14 +183,6 @@ def run(command: Callable[[], object]) -> None:
             job.failed = True
         print(f"deepseek-v32: {describe_error(error)}", file=sys.stderr)
         sys.exit(USER_ERROR)
-
-
-def _should_spin_briefly() -> bool:
-    """Tell whether the machine has few cores, or other programs use more than half of them."""
-    if not hasattr(os, "getloadavg"):  # Windows
-        return False
-    cores = os.cpu_count() or 1
-    return cores <= FEW_CORES or os.getloadavg()[0] > cores / 2
 
 
 def _end_without_reader() -> None:

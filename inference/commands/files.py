@@ -31,6 +31,11 @@ def read_utf8(path: Path) -> str:
         raise ValueError(f"{path} is not UTF-8 text ({error}); expected UTF-8") from None
 
 
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Read the lines of a text file that are not blank, with their numbers."""
+    return ((number, line) for number, line in enumerate(read_utf8(path).split("\n"), 1) if line.strip())
+
+
 def check_place(option: str, path: Path) -> None:
     """Raise ValueError before the work begins if no file can be written at `path`."""
     folder = path.parent
@@ -62,13 +67,11 @@ class JsonlLog:
         ensure_ascii: bool = False,
     ) -> None:
         """key_if_done: the key of a line's value, None if the line failed; KeyError or TypeError for a line of another kind.
-        drop_failed: remove the failed lines, so that each key has at most one line. ensure_ascii: as in json.dumps.
+        drop_failed: remove the failed lines, so that each key has at most one line.
 
         ValueError, and the file stays unchanged, if another run has it or if it holds anything else.
         """
-        self._path = path
-        self._ensure_ascii = ensure_ascii
-        self._key_if_done = key_if_done
+        self._path, self._key_if_done, self._ensure_ascii = path, key_if_done, ensure_ascii
         if path.exists() and not path.is_file():  # a pipe or a device, which has no earlier answers, or a folder
             self._file, self.done = os.open(path, os.O_WRONLY), set()
             return
@@ -78,10 +81,15 @@ class JsonlLog:
             with open(self._file, "rb", closefd=False) as reader:
                 content = reader.read()
             end = content.rfind(b"\n") + 1
-            lines = content[:end].splitlines(keepends=True)
-            keys = [self._key(number, line) for number, line in enumerate(lines, start=1)]
+            lines, keys = content[:end].splitlines(keepends=True), list[str | None]()
+            foreign = f"{path}, {{}}: not an answer of an earlier run; name another output file"
+            for number, line in enumerate(lines, start=1):
+                try:
+                    keys.append(key_if_done(json.loads(line)))
+                except (ValueError, KeyError, TypeError):
+                    raise ValueError(foreign.format(f"line {number}")) from None
             if not content[end:].startswith(LINE_START[: len(content) - end]):
-                raise self._foreign("last line")
+                raise ValueError(foreign.format("last line"))
             if drop_failed and None in keys:
                 self._replace(b"".join(line for line, key in zip(lines, keys, strict=True) if key is not None))
             elif end < len(content):
@@ -119,15 +127,6 @@ class JsonlLog:
         if status.st_size == 0 and is_file:
             self._path.unlink()
         os.close(self._file)
-
-    def _key(self, number: int, line: bytes) -> str | None:
-        try:
-            return self._key_if_done(json.loads(line))
-        except (ValueError, KeyError, TypeError):
-            raise self._foreign(f"line {number}") from None
-
-    def _foreign(self, place: str) -> ValueError:
-        return ValueError(f"{self._path}, {place}: not an answer of an earlier run; name another output file")
 
     def _replace(self, content: bytes) -> None:
         """Replace the file by a new one with this content, which is locked from the start."""

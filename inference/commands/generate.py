@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from ..llm import LLM
 
 DEMO_HINT = "Tell the demo something and ask for it: The van comes at 8:30. When does the van come?"
-EXAMPLES = """
-    deepseek-v32 generate  # a chat
-    deepseek-v32 generate "Where is Lisbon?" --temperature 0
-    deepseek-v32 generate --input-file questions.jsonl --output answers.jsonl
-    """
 
 
 @with_options

@@ -35,10 +35,7 @@ SAME_NAMES = {
 
 
 def read_overrides(config: Path | None, overrides: Sequence[str] | None) -> dict[str, Any]:
-    """Read the fields of ModelConfig that replace the checkpoint's: from the file `config`, then from KEY=VALUE texts.
-
-    ValueError for a file or a value that cannot be read.
-    """
+    """Read the fields of ModelConfig that replace the checkpoint's: from the file `config`, then from KEY=VALUE texts."""
     values: dict[str, Any] = {}
     if config is not None:
         try:
@@ -71,7 +68,9 @@ def load_llm(model: Path | None, chosen: EngineConfig, *, needs_text: bool = Fal
     synthetic = chosen.synthetic
     if layers is not None and not synthetic:
         raise ValueError(f"--layers is {layers}; expected only together with --synthetic")
-    path = model if model is not None or synthetic else demo_path()
+    from ..llm import DEMO
+
+    path = model if model is not None or synthetic else DEMO
     if path is not None and not path.is_dir() and not (synthetic and path.is_file()):
         raise ValueError(f"--model: {str(path)!r} {no_directory(path)}")
     if path is not None and (path / "config.json").exists():
@@ -96,25 +95,13 @@ def load_llm(model: Path | None, chosen: EngineConfig, *, needs_text: bool = Fal
 def _check_tokenizer(path: Path | None) -> None:
     if path is not None and Tokenizer.from_directory(path) is not None:
         return
-    if path is not None and path.is_dir() and not (path / "config.json").exists():
-        raise ValueError(
-            f"--model is {str(path)!r}; expected a checkpoint, but neither config.json nor tokenizer.json is there"
-        )
-    raise ValueError(
-        f"--model is {str(path)!r}; expected a checkpoint with tokenizer.json or an older tokenizer: without one it takes "
-        "only token ids, from a JSONL file (--input-file)"
+    expected = (
+        "a checkpoint with tokenizer.json or an older tokenizer: without one it takes only token ids, from a JSONL file "
+        "(--input-file)"
     )
-
-
-def demo_path() -> Path:
-    """The checkpoint that ships with the package. ValueError if this checkout has none."""
-    from ..llm import DEMO
-
-    if not (DEMO / "config.json").exists():
-        raise ValueError(
-            "this version comes without a trained demo checkpoint; expected a checkpoint directory as --model"
-        )
-    return DEMO
+    if path is not None and path.is_dir() and not (path / "config.json").exists():
+        expected = "a checkpoint, but neither config.json nor tokenizer.json is there"
+    raise ValueError(f"--model is {str(path)!r}; expected {expected}")
 
 
 def summary(llm: "LLM", backend: str) -> str:

@@ -216,10 +216,7 @@ class TerminalOptions(ServingOptions):
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn each parameter that is a class of options into one parameter for each option, as typer needs them.
-
-    Logging is configured before the command runs. An ArgumentError about a Python argument names the option instead.
-    """
+    """Turn each parameter that is a class of options into one for each option. An ArgumentError names the option."""
     signature = inspect.signature(command, eval_str=True)
     own = signature.parameters.values()
     classes: dict[str, Any] = {each.name: each.annotation for each in own if is_dataclass(each.annotation)}

@@ -67,14 +67,12 @@ def probe(
 
 
 def report(verdict: "Verdict") -> dict[str, Any]:
-    """Return a verdict as JSON values."""
     values = dict(vars(verdict))
     matches = [dict(vars(match)) for match in verdict.matches[: max(verdict.named, 3)]]
     return values | {"matches": matches, "confidence": round(verdict.confidence, 3)}
 
 
 def describe(verdict: "Verdict", repeats: bool | None) -> list[str]:
-    """Describe a verdict in words."""
     kinds = {
         "right": "RIGHT: nothing differs by more than right implementations differ from each other.",
         "bug": "WRONG, and it looks like a known bug:",

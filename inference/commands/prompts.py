@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...model.checkpoint.files import parse_object
 from ..params import SamplingParams
-from .files import read_utf8
+from .files import read_lines, read_utf8
 
 if TYPE_CHECKING:
     from ..llm import LLM
@@ -34,31 +34,26 @@ class Prompt:
 
 
 def read_prompts(path: Path, more: Sequence[str] = SAMPLING) -> list[Prompt]:
-    """Read prompts: one JSON object on each line of a .jsonl file, or texts separated by blank lines in any other file.
-
-    The whole file is checked; ValueError names the file and the line. more: as in `parse_prompt`.
-    """
-    text = read_utf8(path)
+    """Read the objects of a .jsonl file, or the texts of another file. ValueError names the line. more: as in `parse_prompt`."""
     if path.suffix == ".jsonl":
-        prompts = [
-            parse_prompt(line, number, f"{path}, line {number}", more)
-            for number, line in enumerate(text.split("\n"), 1)
-            if line.strip()
-        ]
+        prompts = [parse_prompt(line, number, f"{path}, line {number}", more) for number, line in read_lines(path)]
     else:
-        blocks = "\n".join(line.rstrip() for line in text.splitlines()).split("\n\n")
+        blocks = "\n".join(line.rstrip() for line in read_utf8(path).splitlines()).split("\n\n")
         texts = [block.strip() for block in blocks if block.strip()]
         prompts = [Prompt(i, f"{path}, prompt {i}", text) for i, text in enumerate(texts, 1)]
     if not prompts:
         raise ValueError(f"{path} has no prompts; expected at least 1")
-    seen: dict[str, str] = {}
+    places: dict[str, str] = {}
     for prompt in prompts:
-        other = seen.setdefault(json.dumps(prompt.id), prompt.place)
-        if other != prompt.place:
-            raise ValueError(
-                f"{prompt.place}: id is {prompt.id!r}; expected an id of its own, and {other} has this one"
-            )
+        check_id(prompt, places)
     return prompts
+
+
+def check_id(prompt: Prompt, places: dict[str, str]) -> None:
+    """ValueError if an earlier prompt has this id. places: of the earlier ones, by id."""
+    other = places.setdefault(json.dumps(prompt.id), prompt.place)
+    if other != prompt.place:
+        raise ValueError(f"{prompt.place}: id is {prompt.id!r}; expected an id of its own, and {other} has this one")
 
 
 def read_tools(path: Path) -> list[dict[str, Any]]:
@@ -120,11 +115,7 @@ class PromptEncoder:
         raw: bool,
         tools: list[dict[str, Any]] | None = None,
     ) -> None:
-        self._params = params
-        self._thinking = thinking
-        self._system = system
-        self._raw = raw
-        self._tools = tools
+        self._params, self._thinking, self._system, self._raw, self._tools = params, thinking, system, raw, tools
 
     def is_thinking(self, prompt: Prompt) -> bool:
         """Tell whether the answer begins with the model's reasoning."""

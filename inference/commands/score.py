@@ -10,7 +10,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,21 +19,15 @@ import typer
 
 from ...model.checkpoint.files import parse_object
 from ..text.errors import describe_error
-from .files import JsonlLog, read_utf8
+from .files import JsonlLog, read_lines
 from .options import TerminalOptions, option, with_options
-from .prompts import Prompt, parse_prompt, plain_tokens
+from .prompts import Prompt, check_id, parse_prompt, plain_tokens
 from .terminal import answer_bar
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
     from ..engine.running.scoring import Text
     from ..llm import LLM
-
-EXAMPLES = """
-    deepseek-v32 score texts.jsonl --output scores.jsonl
-    echo '{"text": "2 + 2 =", "answer": " 4"}' > texts.jsonl
-    deepseek-v32 score texts.jsonl --model WEIGHTS --max-batch-tokens 65536
-    """
 
 
 @dataclass
@@ -79,7 +73,7 @@ def score(
     ] = None,
 ) -> None:
     """Compute log-probabilities, perplexity and greedy agreement of texts."""
-    lines, refused = read_lines(input_file)
+    lines, refused = read_texts(input_file)
     totals = Totals()
     log = None if output is None else JsonlLog(output, totals.add, drop_failed=True)
 
@@ -108,34 +102,24 @@ def score(
         raise typer.Exit(1)
 
 
-def read_lines(path: Path) -> tuple[list[Prompt], list[dict[str, Any]]]:
+def read_texts(path: Path) -> tuple[list[Prompt], list[dict[str, Any]]]:
     """Read the texts of a file, and a record for each line that is none."""
     lines: list[Prompt] = []
     refused: list[dict[str, Any]] = []
     places: dict[str, str] = {}
-    for number, text in enumerate(read_utf8(path).split("\n"), 1):
-        if not text.strip():
-            continue
-        place = f"{path}, line {number}"
+    for number, text in read_lines(path):
         try:
-            line = parse_prompt(text, number, place, more=("answer",))
-            if (other := places.setdefault(json.dumps(line.id), place)) != place:
-                raise ValueError(f"{place}: id is {line.id!r}; expected an id of its own, and {other} has this one")
-        except ValueError as error:
-            refused.append({"id": _id_of(text), "error": str(error)})
-        else:
+            line = parse_prompt(text, number, f"{path}, line {number}", more=("answer",))
+            check_id(line, places)
             lines.append(line)
+        except ValueError as error:
+            id = None
+            with suppress(ValueError):
+                id = parse_object(text.encode()).get("id")
+            refused.append({"id": id, "error": str(error)})
     if not lines and not refused:
         raise ValueError(f"{path} has no texts; expected at least 1")
     return lines, refused
-
-
-def _id_of(text: str) -> Any:
-    """The id of a line that is refused, if it can be read."""
-    try:
-        return parse_object(text.encode()).get("id")
-    except ValueError:
-        return None
 
 
 def score_all(llm: "LLM", lines: Sequence[Prompt], write: Callable[[dict[str, Any]], None]) -> int:
@@ -174,10 +158,7 @@ def score_all(llm: "LLM", lines: Sequence[Prompt], write: Callable[[dict[str, An
 
 
 def encode(llm: "LLM", line: Prompt) -> tuple[list[int], int]:
-    """A text's token ids, and the position whose logits give its first scored token. ValueError if nothing is left to score.
-
-    The answer of a conversation that ends with a message of the assistant's is that message's text.
-    """
+    """Token ids, and the position whose logits give the first scored one; without `answer`, a last message of the assistant's."""
     answer = line.answer
     last = line.content[-1] if line.source == "messages" and line.content else None
     if answer is None and isinstance(last, dict) and last.get("role") == "assistant":
@@ -198,7 +179,6 @@ def encode(llm: "LLM", line: Prompt) -> tuple[list[int], int]:
 
 
 def record(text: "Text") -> dict[str, Any]:
-    """A scored text as JSON values."""
     logprobs = [each.logprob for each in text.scores]
     likeliest = sum(each.top[0][0] == each.token_id for each in text.scores)
     return {

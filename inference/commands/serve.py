@@ -64,7 +64,12 @@ def serve(
     ] = 256,
 ) -> None:
     """Serve OpenAI's API and the chat in the browser."""
-    _check_extra()
+    try:
+        import fastapi  # noqa: F401
+        import prometheus_client  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise ValueError(f"the server needs the web extra; run make chat or pip install -e .[web] ({error})") from error
     if checkpoint is not None:
         if options.model is not None:
             raise ValueError(f"the model is {checkpoint} and --model {options.model}; expected one of them")
@@ -97,12 +102,17 @@ def serve(
     gc.collect()
     gc.freeze()
     port = port or check_port(host, port)
-    print(_announcement(host, port, chat, api_key is not None), file=sys.stderr)
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    places = f"{f'chat: {address}/  ' if chat else ''}API: {address}/v1"
+    needed = "  Every route but /health and /ready requires the key." if api_key is not None else ""
+    print(places + needed, file=sys.stderr)
     # Several times the limit, because the system accepts many connections before the first can be refused.
     allow_files(4 * ConnectionLimits.total)
-    limits = ConnectionLimits(per_peer=connections_per_peer)
-    end_in_order()
-    make_server(app, host, port, drain=drain, limits=limits).run()
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    # uvicorn raises SIGTERM again once open requests have ended. Under torchrun rank 0 has a handler, which tells the other ranks.
+    if in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    make_server(app, host, port, drain=drain, limits=ConnectionLimits(per_peer=connections_per_peer)).run()
 
 
 @with_options
@@ -129,24 +139,6 @@ def chat(
     serve(**vars(options), host=host, port=port, api_key=api_key)
 
 
-def end_in_order() -> None:
-    """Exit with code 0 after SIGTERM, which uvicorn raises again once open requests have ended.
-
-    Under torchrun rank 0 has a handler already, which tells the other ranks.
-    """
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    if in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-
-
-def _announcement(host: str, port: int, chat: bool, has_key: bool) -> str:
-    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    places = f"chat: {address}/  API: {address}/v1" if chat else f"API: {address}/v1"
-    if has_key:
-        places += "  Every route but /health and /ready requires the key."
-    return places
-
-
 def default_name(model: Path | None) -> str:
     return NAME if model is None else model.resolve().name or "deepseek-v3.2"
 
@@ -158,13 +150,10 @@ def check_port(host: str, port: int) -> int:
         with socket.create_server((host, port), family=family) as listening:
             return int(listening.getsockname()[1])
     except OSError as error:
+        problem = f"--host is {host}, --port is {port}; expected an address to listen on: {error.strerror}"
         if error.errno == errno.EADDRINUSE:
-            raise ValueError(
-                f"--port is {port}; expected a free one, and another program listens there on {host}"
-            ) from error
-        raise ValueError(
-            f"--host is {host}, --port is {port}; expected an address to listen on: {error.strerror}"
-        ) from error
+            problem = f"--port is {port}; expected a free one, and another program listens there on {host}"
+        raise ValueError(problem) from error
 
 
 def allow_files(count: int) -> None:
@@ -174,12 +163,3 @@ def allow_files(count: int) -> None:
         resource.setrlimit(
             resource.RLIMIT_NOFILE, (count if hard == resource.RLIM_INFINITY else min(count, hard), hard)
         )
-
-
-def _check_extra() -> None:
-    try:
-        import fastapi  # noqa: F401
-        import prometheus_client  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise ValueError(f"the server needs the web extra; run make chat or pip install -e .[web] ({error})") from error

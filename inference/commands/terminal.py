@@ -7,7 +7,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..text.answer import AnswerDelta, AnswerParser, AssistantMessage
@@ -48,11 +48,7 @@ def interruptible(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def stream(llm: "LLM", token_ids: Sequence[int], params: "SamplingParams", inspect: bool = False) -> "Iterator[Delta]":
-    """Yield the deltas of one request. Ctrl-C ends them after the running step, with finish_reason "abort".
-
-    Closing `LLM.stream` instead would end the request without the Completion that says what was generated. While a long prompt is
-    read, standard error says how far, if it is a terminal.
-    """
+    """Yield the deltas of one request. Ctrl-C ends them after the running step, with finish_reason "abort" and a Completion."""
     request, driver = llm.requests.make_one(token_ids, params, inspect, None), llm.driver
     finished = False
     with interruptible(lambda: llm.engine.abort(request.id)), ReadingLine(request, sys.stderr) as line:
@@ -69,10 +65,7 @@ def stream(llm: "LLM", token_ids: Sequence[int], params: "SamplingParams", inspe
 
 
 class ReadingLine:
-    """A line that says how much of a request's prompt is computed; it is rewritten in place, and erased at the end.
-
-    It appears only in a terminal, and only while more than `LONG_PROMPT` tokens are left.
-    """
+    """A line of a terminal that says how much of a long prompt is computed, rewritten in place and erased at the end."""
 
     def __init__(self, request: "Request", out: TextIO) -> None:
         self._request, self._out = request, out
@@ -193,8 +186,11 @@ def statistics(completion: "Completion") -> str:
 
 
 @contextmanager
-def progress_bar(description: str = "Loading weights") -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on standard error while the block runs; yields the function to call with (bytes done, total bytes)."""
+def optional_bar(description: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Show a bar if standard error is a terminal; yields the function to call with (bytes done, total bytes)."""
+    if not sys.stderr.isatty():
+        yield None
+        return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
@@ -202,11 +198,6 @@ def progress_bar(description: str = "Loading weights") -> Iterator[Callable[[int
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
         task = bar.add_task(description, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def optional_bar(description: str) -> AbstractContextManager[Callable[[int, int], None] | None]:
-    """Show a progress bar if standard error is a terminal."""
-    return progress_bar(description) if sys.stderr.isatty() else nullcontext()
 
 
 AnswerProgress = Callable[[int, int, int], None]  # (answers, prompt tokens that were read, tokens that were written)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .loading import demo_path
 from .options import ModelOptions, option, with_options
 from .prompts import Prompt, plain_tokens, read_prompts
 
@@ -41,35 +40,33 @@ def trace(
     """Record every stage of a forward pass over a text, or over several. docs/conformance.md lists the stages."""
     from ...model.checkpoint.manifest import find_manifest, hash_file
     from ..conformance.tracer import trace_prompts
+    from ..llm import DEMO
     from ..trace import check_target
 
     given = {"--prompt": prompt, "--tokens": tokens, "--input-file": input_file}
     names = [name for name, value in given.items() if value is not None]
     if len(names) != 1:
         raise ValueError(f"the text is {' and '.join(names) or 'missing'}; expected one of {', '.join(given)}")
+    texts, targets = [Prompt(1, names[0], prompt)], [out]
     if input_file is not None:
         texts = read_prompts(input_file, more=())
         targets = _folders(out, texts)
-    else:
-        texts, targets = [Prompt(1, names[0], prompt)], [out]
-        if tokens is not None:
-            texts = [Prompt(1, names[0], read_tokens(tokens), "token_ids")]
+    elif tokens is not None:
+        texts = [Prompt(1, names[0], read_tokens(tokens), "token_ids")]
     for target in targets:
         check_target(target)
     chosen = None if layers is None else read_layers(layers)
     llm = options.load(needs_text=any(text.source != "token_ids" for text in texts), reuse_pages=False)
     ids = [_checked_tokens(llm, text) for text in texts]
-    directory = options.model or demo_path()
+    directory = options.model or DEMO
     manifest = find_manifest(directory)
     name = {"directory": directory.name, "manifest": None if manifest is None else hash_file(manifest.path)}
     with llm.driver.engine() as engine:
         for target, tokens_of, found in zip(targets, ids, trace_prompts(engine, ids, chosen, chunk), strict=True):
             found.manifest |= {"checkpoint": name, "device": str(llm.device), "backend": options.backend}
             found.save(target)
-            size = sum(tensor.nbytes for tensor in found.stages.values())
-            print(
-                f"{target}: {len(found.stages)} stages of {len(tokens_of)} tokens, {size / 1e6:.1f} MB", file=sys.stderr
-            )
+            size = sum(tensor.nbytes for tensor in found.stages.values()) / 1e6
+            print(f"{target}: {len(found.stages)} stages of {len(tokens_of)} tokens, {size:.1f} MB", file=sys.stderr)
 
 
 def _folders(out: Path, texts: Sequence[Prompt]) -> list[Path]:
@@ -78,9 +75,8 @@ def _folders(out: Path, texts: Sequence[Prompt]) -> list[Path]:
     names = [str(text.id) for text in texts]
     for number, (text, name) in enumerate(zip(texts, names, strict=True)):
         if not re.fullmatch(r"\w[\w.-]{0,99}", name) or name in names[:number]:
-            raise ValueError(
-                f"{text.place}: id is {text.id!r:.100}; expected a folder's name of its own: letters, digits and ._-"
-            )
+            expected = "a folder's name of its own: letters, digits and ._-"
+            raise ValueError(f"{text.place}: id is {text.id!r:.100}; expected {expected}")
     return [out / name for name in names]
 
 
@@ -137,15 +133,13 @@ def compare(
 
 
 def as_lines(report: "Report") -> list[str]:
-    """Describe the report for people."""
     lines = [f"{len(report.compared)} stages compared, in order of computation"]
     reasons: dict[str, list[str]] = {}
     for name, reason in report.left_out.items():
         reasons.setdefault(reason, []).append(name)
     for reason, names in reasons.items():
-        lines.append(
-            f"left out, {reason}: {', '.join(names[:3])}" + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        )
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        lines.append(f"left out, {reason}: {', '.join(names[:3])}{more}")
     if report.close_calls:
         lines.append(f"{report.close_calls} choices were too close to call; their tokens are left out from there on")
     if report.first is None:
@@ -162,18 +156,7 @@ def as_lines(report: "Report") -> list[str]:
 
 
 def as_object(report: "Report") -> dict[str, object]:
-    """Return the report as JSON values."""
-    first = report.first
-    difference = (
-        None
-        if first is None
-        else {"stage": first.stage, "how": first.what, "positions": first.rows.nonzero()[:, 0].tolist()}
-    )
-    return {
-        "equal": report.equal,
-        "compared": report.compared,
-        "left_out": report.left_out,
-        "close_calls": report.close_calls,
-        "first_difference": difference,
-        "diagnoses": [vars(diagnosis) for diagnosis in report.diagnoses],
-    }
+    values, difference = {"equal": report.equal, **vars(report)}, None
+    if (first := values.pop("first")) is not None:
+        difference = {"stage": first.stage, "how": first.what, "positions": first.rows.nonzero()[:, 0].tolist()}
+    return values | {"first_difference": difference, "diagnoses": [vars(each) for each in report.diagnoses]}

@@ -6,11 +6,9 @@ from typing import Any
 import torch
 
 from ..trace import STAGES, Trace, describe_rows, order, parse_name
-from .diagnoses_attention import ATTENTION, EXPERTS
-from .diagnoses_index import INDEX, SELECTION
 from .diagnosis import Case, Diagnosis, diagnose, membership
+from .hypotheses import HYPOTHESES as HYPOTHESES
 
-HYPOTHESES = (*INDEX, *SELECTION, *ATTENTION, *EXPERTS)
 SCORES_OF = {"selection": "index_scores", "router_choice": "router_scores"}  # by what a choice is made
 # A chosen id may score this much below the best other one, relative to the row's root mean square: scores may be in bf16.
 OWN_MARGIN = 5e-3
@@ -108,10 +106,7 @@ class Report:
 
 
 def compare(a: Trace, b: Trace) -> Report:
-    """Walk the stages in order of computation up to the first difference; a is the right one.
-
-    ValueError for traces that have no stage in common, or different numbers of tokens.
-    """
+    """Walk the stages in order of computation up to the first difference; a is right. ValueError for traces of different texts."""
     layers = min(a.layers, b.layers)
     names = sorted(a.stages.keys() & b.stages.keys(), key=lambda name: order(name, layers))
     if not names:
@@ -188,10 +183,9 @@ def _difference(a: Trace, b: Trace, full: str, tainted: torch.Tensor) -> tuple[D
         wrong[:count] = (share > RECORD_BYTES) & rows[:count]
         if not wrong.any():
             return None, none
-        lines = (
-            f"{float(share[wrong[:count]].mean()):.0%} of the bytes differ, although the numbers before agree: the layout",
-        )
-        return Difference(full, (*lines, *_where(wrong, rows)), wrong), none
+        part = float(share[wrong[:count]].mean())
+        line = f"{part:.0%} of the bytes differ, although the numbers before agree: the layout"
+        return Difference(full, (line, *_where(wrong, rows)), wrong), none
     return _compare_values(a, b, full, rows, tolerance(a, b, full, tainted)), none
 
 
@@ -206,9 +200,8 @@ def _compare_values(a: Trace, b: Trace, full: str, rows: torch.Tensor, limit: fl
     if not wrong.any():
         return None
     chosen = error[wrong[:count]]
-    lines = [
-        f"relative error up to {float(chosen.max()):.2g}, median {float(chosen.median()):.2g}; tolerance {limit:.1g}"
-    ]
+    largest, median = float(chosen.max()), float(chosen.median())
+    lines = [f"relative error up to {largest:.2g}, median {median:.2g}; tolerance {limit:.1g}"]
     if unequal[wrong[:count]].any():
         infinite = int((x.isfinite() != y.isfinite())[wrong[:count]].sum())
         lines.append(f"{infinite} values are finite in one trace only")
@@ -242,11 +235,10 @@ def _compare_choices(
     wrong = other & ~close
     if not wrong.any():
         return None, close
-    sizes = [mask.sum(1)[wrong[:count]].double().mean() for mask in masks]
-    common = (masks[0] & masks[1]).sum(1)[wrong[:count]].double().mean()
-    line = (
-        f"{float(sizes[1]):.1f} chosen a token on average, {float(common):.1f} of the {float(sizes[0]):.1f} right ones"
+    right, chosen, common = (
+        float(mask.sum(1)[wrong[:count]].double().mean()) for mask in (*masks, masks[0] & masks[1])
     )
+    line = f"{chosen:.1f} chosen a token on average, {common:.1f} of the {right:.1f} right ones"
     return Difference(full, (line, *_where(wrong, rows)), wrong), close
 
 

@@ -262,9 +262,23 @@ def top_sets(scores: torch.Tensor, count: int) -> torch.Tensor:
     return torch.where(ids == scores.shape[1], -1, ids)
 
 
+def scaled(
+    least: float, fixed: Callable[[Case], torch.Tensor | float] = lambda case: 0.0
+) -> Callable[[Case], Prediction]:
+    """Right values times a constant, which differs from 1 by at least `least`; their part `fixed` as it is."""
+
+    def predict(case: Case) -> Prediction:
+        kept = fixed(case)
+        rest = case.base.float() - kept
+        factor = factor_of(case.target.float() - kept, rest)
+        return None if abs(factor - 1) < least else kept + factor * rest
+
+    return predict
+
+
 def causal(scores: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    """Scores [R, S] with -inf after each row's position."""
-    return scores.masked_fill(torch.arange(scores.shape[1]) > positions[:, None], -torch.inf)
+    """Scores [R, …, S] with -inf after each row's position [R, …]."""
+    return scores.masked_fill(torch.arange(scores.shape[-1]) > positions[..., None], -torch.inf)
 
 
 def membership(sets: torch.Tensor, width: int) -> torch.Tensor:

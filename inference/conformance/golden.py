@@ -105,10 +105,7 @@ class Golden:
         return noise
 
     def noise_of(self, logprobs: np.ndarray) -> np.ndarray:
-        """fp32 [F]: the least of `noises` that explains most of what an implementation differs by.
-
-        A bug may change many tokens, but seldom as many as rounding does: the lower quarter of all distances tells how it rounds.
-        """
+        """fp32 [F]: the least of `noises` that explains the lower quarter of all distances, which few bugs change."""
 
         def quarter(values: np.ndarray) -> float:
             return float(np.nanquantile(np.abs(values - self.logprobs), 0.25))
@@ -127,10 +124,7 @@ class Golden:
 
 
 def aligned(item: Item, reply: Reply | None) -> np.ndarray:
-    """fp32 [item.size]: a reply's log-probabilities of the right answer's tokens, each followed by its place's other tokens.
-
-    They are NaN where the reply lacks them, and after its first wrong token, because the rest answers another prompt.
-    """
+    """fp32 [item.size]: a reply's log-probabilities, NaN where it lacks them and after its first wrong token."""
     found = np.full(item.size, np.nan, np.float32)
     if reply is None:
         return found
@@ -172,30 +166,6 @@ def load(name: str, folder: Path = FOLDER) -> Golden:
         for entry, change in zip(content["bugs"], changes, strict=True)
     )
     return Golden(content["checkpoint"], items, logprobs, rounded, held_out, bugs, content["left_out"])
-
-
-def save(golden: Golden, folder: Path, name: str) -> None:
-    """Write golden answers to `folder`. Changes are stored in half precision."""
-    content = {
-        "checkpoint": golden.checkpoint,
-        "items": [
-            {name: list(value) if isinstance(value, tuple) else value for name, value in vars(item).items()}
-            for item in golden.items
-        ],
-        "bugs": [{name: value for name, value in vars(bug).items() if name != "change"} for bug in golden.bugs],
-        "left_out": {name: round(times, 3) for name, times in sorted(golden.left_out.items())},
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-    (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
-    changes = np.array([bug.change for bug in golden.bugs], np.float16).reshape(len(golden.bugs), len(golden.logprobs))
-    np.savez_compressed(
-        folder / f"{name}.npz",
-        logprobs=golden.logprobs,
-        rounded=golden.rounded.astype(np.float16),
-        held_out=golden.held_out.astype(np.float16),
-        changes=changes,
-    )
 
 
 def _item(entry: Mapping[str, Any]) -> Item:

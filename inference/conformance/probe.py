@@ -113,9 +113,8 @@ class Client:
         timeout: seconds that one answer may take. ProbeError for another kind of address and for a server that is not there.
         """
         if not base_url.startswith(("http://", "https://")):
-            raise ProbeError(
-                f"--base-url is {base_url!r:.200}; expected an address that begins with http:// or https://"
-            )
+            expected = "an address that begins with http:// or https://"
+            raise ProbeError(f"--base-url is {base_url!r:.200}; expected {expected}")
         self.base_url = base_url.rstrip("/")
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self._timeout = timeout
@@ -127,9 +126,8 @@ class Client:
         body = {"prompt": list(token_ids), "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1}
         reply = self._completion(body)
         count = len(token_ids)
-        return Reply(
-            reply.tokens[1:count], reply.logprobs[1:count], reply.top[1:count], None, prompt_tokens=reply.prompt_tokens
-        )
+        lists = (reply.tokens[1:count], reply.logprobs[1:count], reply.top[1:count])
+        return Reply(*lists, None, prompt_tokens=reply.prompt_tokens)
 
     def complete(self, token_ids: Sequence[int], max_tokens: int, with_logprobs: bool = True) -> Reply:
         """Ask for the greedy continuation of a prompt of token ids."""
@@ -150,35 +148,20 @@ class Client:
             body |= {"logprobs": True, "top_logprobs": TOP}
         if tools:
             body["tools"] = list(tools)
-        reply = self._chat(body, thinking)
+        reply = None
+        if self._says_thinking:  # engines disagree about the name of the switch
+            told = {"chat_template_kwargs": {"thinking": thinking, "enable_thinking": thinking}}
+            with contextlib.suppress(Refused):
+                reply = self._post("/chat/completions", body | told)
+        if reply is None:
+            reply = self._post("/chat/completions", body)
+            self._says_thinking = False
         choice = _first_choice(reply)
         message = choice.get("message") or {}
         tokens, logprobs, top = logprobs_of(choice.get("logprobs"))
         reasoning = message.get("reasoning_content") or message.get("reasoning")
-        return Reply(
-            tokens,
-            logprobs,
-            top,
-            (message.get("content") or "").strip(),
-            (reasoning or "").strip(),
-            calls_of(message.get("tool_calls")),
-            prompt_tokens_of(reply),
-        )
-
-    def _chat(self, body: Mapping[str, Any], thinking: bool) -> dict[str, Any]:
-        """Ask with the switch for thinking, and without it if the server refuses the switch."""
-        plain = dict(body)
-        if not self._says_thinking:
-            return self._post("/chat/completions", plain)
-        told = {
-            "chat_template_kwargs": {"thinking": thinking, "enable_thinking": thinking}
-        }  # engines disagree about the name
-        try:
-            return self._post("/chat/completions", plain | told)
-        except Refused:
-            reply = self._post("/chat/completions", plain)
-            self._says_thinking = False
-            return reply
+        texts = (message.get("content") or "").strip(), (reasoning or "").strip(), calls_of(message.get("tool_calls"))
+        return Reply(tokens, logprobs, top, *texts, prompt_tokens_of(reply))
 
     def _completion(self, body: dict[str, Any]) -> Reply:
         reply = self._post("/completions", body)
@@ -191,9 +174,8 @@ class Client:
             listed = self._ask("/models", None).get("data")
             return str(listed[0]["id"])  # type: ignore[index]
         except Refused as error:
-            raise ProbeError(
-                f"{self.base_url}/models answers {error}; expected a list of models, or --model NAME"
-            ) from None
+            problem = f"answers {error}; expected a list of models, or --model NAME"
+            raise ProbeError(f"{self.base_url}/models {problem}") from None
         except (TypeError, LookupError):
             raise ProbeError(f"{self.base_url}/models lists no model; expected one, or --model NAME") from None
 
@@ -211,14 +193,11 @@ class Client:
             with error:
                 raise Refused(error.code, _message(error.read(1 << 16))) from None
         except TimeoutError:
-            raise ProbeError(
-                f"{address} has not answered within {self._timeout:g} seconds; expected an answer"
-            ) from None
+            problem = f"has not answered within {self._timeout:g} seconds; expected an answer"
+            raise ProbeError(f"{address} {problem}") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
-            reason = getattr(error, "reason", None) or error
-            raise ProbeError(
-                f"{address} cannot be asked: {' '.join(str(reason).split()) or type(error).__name__:.200}"
-            ) from None
+            reason = " ".join(str(getattr(error, "reason", None) or error).split()) or type(error).__name__
+            raise ProbeError(f"{address} cannot be asked: {reason:.200}") from None
         try:
             parsed = json.loads(content)
         except (ValueError, RecursionError):
@@ -229,7 +208,6 @@ class Client:
 
 
 def _message(content: bytes) -> str:
-    """Return the error message of a reply, in one line."""
     text = content.decode("utf-8", "replace")
     try:
         found = json.loads(text)
@@ -276,17 +254,23 @@ class Probe:
         items = list(items)
         self._find_out(next((item for item in items if item.group in ("decode", "reuse")), None))
         together = [item for item in items if item.group == "batch"]
+        answers: list[tuple[Item, Reply | str]] = []
         for item in items:
             if item.group != "batch":
-                self._note(item, self._ask(item))
+                answers.append((item, self._ask(item)))
         if together:
             with ThreadPoolExecutor(len(together) + 1) as pool:
                 # One of them twice: a server whose bits depend on the batch may answer its twins differently.
                 asked = [(item, pool.submit(self._ask, item)) for item in (*together, together[0])]
-                answers = [(item, future.result()) for item, future in asked]
-            for item, answer in answers[:-1]:
-                self._note(item, answer)
-            self._compare(answers[0][1], answers[-1][1])
+                *batch, (_, twin) = [(item, future.result()) for item, future in asked]
+            answers += batch
+            if isinstance(one := batch[0][1], Reply) and isinstance(twin, Reply):
+                self.seen.repeats = [one.text, one.logprobs] == [twin.text, twin.logprobs]
+        for item, answer in answers:
+            if isinstance(answer, str):
+                self.seen.refusals[item.name] = answer
+            else:
+                self.seen.replies[item.name] = answer
         if not self.seen.replies:
             reason = next(iter(self.seen.refusals.values()), "there is nothing to ask")
             raise ProbeError(f"the server has answered no question; expected answers, but got {reason}")
@@ -333,17 +317,6 @@ class Probe:
         except Refused as error:
             return str(error)
 
-    def _note(self, item: Item, answer: Reply | str) -> None:
-        if isinstance(answer, str):
-            self.seen.refusals[item.name] = answer
-        else:
-            self.seen.replies[item.name] = answer
-
-    def _compare(self, one: Reply | str, other: Reply | str) -> None:
-        if isinstance(one, Reply) and isinstance(other, Reply):
-            self.seen.repeats = [one.text, one.logprobs] == [other.text, other.logprobs]
-
 
 def observation_json(seen: Observation) -> str:
-    """Write an observation as JSON text, for a report."""
     return json.dumps(vars(seen), default=vars, ensure_ascii=False)

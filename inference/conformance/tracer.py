@@ -9,6 +9,7 @@ later tokens will read, whichever step wrote them.
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
+from math import isfinite
 from typing import Any, cast
 
 import torch
@@ -27,7 +28,7 @@ from ..engine.running.scoring import Text, prompt_steps, raise_observed
 from ..engine.sampling.sampler import draft_noise
 from ..engine.scheduling.batch import Batch
 from ..engine.step import Choices, Step
-from ..trace import MTP_NAMES, Trace, describe_rows, full_name, jsonable
+from ..trace import MTP_NAMES, Trace, describe_rows, full_name
 from .tracer_rows import Part, ascending, assemble, dequantized, read_cache, router_order, untransformed, versions
 
 
@@ -137,12 +138,14 @@ class Tracer(StepObserver):
                 partial[name] = describe_rows(present)
         router_order(assembled)
         self._expand(assembled)
-        config = {name: jsonable(value) for name, value in asdict(self.config).items()}
+        config = {
+            name: None if isinstance(value, float) and not isfinite(value) else value
+            for name, value in asdict(self.config).items()
+        }
         given = {"precision": self.model.compute.precision, "config": config}
         return Trace(assembled, {**given, "rows": partial, "versions": versions()})
 
     def forget(self, request_id: int) -> None:
-        """Free the memory of a request's stages."""
         self._parts.pop(request_id, None)
 
     def _expand(self, stages: dict[str, torch.Tensor]) -> None:
@@ -186,10 +189,7 @@ def trace_prompts(
     layers: Iterable[int] | None = None,
     chunk: int | None = None,
 ) -> Iterator[Trace]:
-    """Every stage of a forward pass over each prompt's tokens, in their order: as many together as `chunk` tokens a step hold.
-
-    chunk: by default the engine's max_batch_tokens. ValueError as `RequestMaker`.
-    """
+    """Every stage of a forward pass over each prompt's tokens, in their order; `chunk`, or max_batch_tokens, of them in a step."""
     size = engine.limits.max_batch_tokens if chunk is None else chunk
     if size < 1:
         raise ValueError(f"chunk is {size}; expected at least 1")

@@ -83,6 +83,5 @@ def router_order(stages: dict[str, torch.Tensor]) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the software that computes a trace."""
     python = ".".join(map(str, sys.version_info[:3]))
     return {"python": python, "torch": torch.__version__, "deepseek-v32": version("deepseek-v32")}

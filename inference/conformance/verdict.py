@@ -8,7 +8,6 @@ prompt tokens are equal or not. Both make one vector u; a known bug has a vector
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -61,55 +60,101 @@ class Verdict:
         return self.matches[0].similarity if self.kind == "bug" else 0.0
 
 
+class _Comparison:
+    """A server's answers next to the golden ones."""
+
+    def __init__(self, golden: Golden, seen: Observation) -> None:
+        self.items = golden.items
+        self.found = np.concatenate([aligned(item, seen.replies.get(item.name)) for item in self.items])
+        self.groups = np.repeat([item.group for item in self.items], [item.size for item in self.items])
+        self.names: list[str] = list(dict.fromkeys(self.groups.tolist()))  # of the groups
+        self.noise = golden.noise_of(self.found)
+        self.u = compressed(self.found - golden.logprobs, self.noise)
+        self.said = {item.name: fields_of(item, seen.replies.get(item.name)) for item in self.items}
+        self.wrong = {
+            item.name: {name: value for name, value in self.said[item.name].items() if value != item.fields[name]}
+            for item in self.items
+        }
+
+    def similarity(self, bug: KnownBug, without_place: bool = False) -> float:
+        """Return Dice's similarity to a bug. without_place: leave out the place at which u and v have the most in common."""
+        v, u = compressed(bug.change, self.noise), self.u
+        if without_place:
+            places = _places(self.items)
+            u = np.where(places == self._telling_place(places, v), np.nan, u)
+        common = energy = 0.0
+        both = np.isfinite(u) & np.isfinite(v)
+        for group in self.names:
+            own = both & (self.groups == group)
+            if own.any() and group in bug.groups:
+                # Of all that the server gave: the few tokens before a bug leaves the right answer are not the whole group.
+                count = int((np.isfinite(u) & (self.groups == group)).sum())
+                common += float(np.sum(u[own] * v[own])) / count
+                energy += float(np.sum(u[own] ** 2 + v[own] ** 2)) / count
+        compared = sum(len(values) for values in self.said.values())
+        for item in self.items:
+            ours, theirs = self.wrong[item.name], bug.fields.get(item.name, {})
+            for name in self.said[item.name] if item.group in bug.groups else ():
+                if name == "prompt_tokens" and name in theirs and name not in ours:
+                    return 0.0  # this bug changes how many tokens a prompt has, and no rounding does
+                weight = FIELD_WEIGHT**2 / compared
+                energy += weight * ((name in ours) + (name in theirs))
+                common += weight * (name in ours and name in theirs and ours[name] == theirs[name])
+        return 2 * common / energy if energy else 0.0
+
+    def same_texts(self, bug: KnownBug) -> float | None:
+        """The share of wrong texts and numbers in common with a bug: Dice's. None if the bug was asked no such question."""
+        asked = [item for item in self.items if item.group in bug.groups]
+        if any(self.wrong.values()) and not any(self.wrong[item.name] for item in asked):
+            return None
+        same = count = 0
+        for item in asked:
+            ours, theirs = self.wrong[item.name], bug.fields.get(item.name, {})
+            for name in self.said[item.name]:
+                count += (name in ours) + (name in theirs)
+                same += name in ours and name in theirs and ours[name] == theirs[name]
+        return 2 * same / count if count else 0.0
+
+    def _telling_place(self, places: np.ndarray, v: np.ndarray) -> int:
+        known = np.isfinite(self.u)
+        counts = {group: max(int((known & (self.groups == group)).sum()), 1) for group in self.names}
+        common = np.nan_to_num(self.u * v) / np.array([counts[group] for group in self.groups.tolist()])
+        return int(np.argmax(np.bincount(places, common)))
+
+
 def judge(golden: Golden, seen: Observation) -> Verdict:
     """Compare a server's answers with the golden ones and with each known bug's."""
-    items = golden.items
-    found = np.concatenate([aligned(item, seen.replies.get(item.name)) for item in items])
-    groups = np.repeat([item.group for item in items], [item.size for item in items])
-    noise = golden.noise_of(found)
-    u = compressed(found - golden.logprobs, noise)
-    said = {item.name: fields_of(item, seen.replies.get(item.name)) for item in items}
-    wrong = {
-        item.name: {name: value for name, value in said[item.name].items() if value != item.fields[name]}
-        for item in items
-    }
+    ours = _Comparison(golden, seen)
+    u, groups, items = ours.u, ours.groups, golden.items
     lines = tuple(
         f"{item.name}: {name} is {str(value)!r:.80}; expected {str(item.fields[name])!r:.80}"
         for item in items
-        for name, value in wrong[item.name].items()
+        for name, value in ours.wrong[item.name].items()
     )
-    compared = {group: int(np.isfinite(u[groups == group]).sum()) for group in dict.fromkeys(groups.tolist())}
+    compared = {group: int(np.isfinite(u[groups == group]).sum()) for group in ours.names}
     deviations = {group: _tail(u[groups == group]) for group, count in compared.items() if count}
-    matches = []
+    matches, known = [], {}
     for bug in golden.bugs:
+        known[bug.name] = bug
         if bug.name.startswith(CHAT) and not seen.takes_token_ids:
             bug = replace(bug, groups=("chat",))  # every group's prompts went through the chat format
-        v = compressed(bug.change, noise)
-        matches.append(
-            Match(bug.name, REFERENCES.get(bug.name, ""), _similarity(items, groups, u, v, said, wrong, bug))
-        )
+        matches.append(Match(bug.name, REFERENCES.get(bug.name, ""), ours.similarity(bug)))
     matches.sort(key=lambda match: -match.similarity)
-    known = {bug.name: bug for bug in golden.bugs}
-    places = _places(items)
 
     def is_enough(match: Match) -> bool:
         """Tell whether a similarity names a bug. Rounding may look like a faint bug at one token, so others must show it, too."""
         bug = known[match.name]
         if golden.counts(bug):
             return match.similarity > RESEMBLES
-        if match.similarity <= FAINT:
-            return False
-        v = compressed(bug.change, noise)
-        rest = np.where(places == _telling_place(places, groups, u, v), np.nan, u)
-        return _similarity(items, groups, rest, v, said, wrong, bug) > RESEMBLES
+        return match.similarity > FAINT and ours.similarity(bug, without_place=True) > RESEMBLES
 
     kind, named = "right", 0
-    if not any(compared.values()) and not any(said.values()):
+    if not any(compared.values()) and not any(ours.said.values()):
         kind = "unknown"
     else:
         best = matches[0].similarity if matches else 0.0
         alike = [match for match in matches if match.similarity > best - TWINS and is_enough(match)]
-        texts = {bug.name: _same_texts(items, said, wrong, bug) for bug in golden.bugs}
+        texts = {bug.name: ours.same_texts(bug) for bug in golden.bugs}
         shared = [share for match in alike if (share := texts[match.name]) is not None]
         most = max(shared, default=0.0)
         told_apart = [match for match in alike if (share := texts[match.name]) is not None and share < most / 2]
@@ -120,7 +165,7 @@ def judge(golden: Golden, seen: Observation) -> Verdict:
             kind = "bug"
         elif lines or any(value > DEVIATES for value in deviations.values()):
             kind = "other"
-    share = _dense_share(golden, found - golden.logprobs)
+    share = _dense_share(golden, ours.found - golden.logprobs)
     chat_alone = all(match.name.startswith(CHAT) for match in matches[:named])
     forward = [value for group, value in deviations.items() if group != "chat"]
     sparse = None
@@ -167,63 +212,6 @@ def _places(items: Sequence[Item]) -> np.ndarray:
     """int [F]: the place in the answers or given texts to which each log-probability belongs."""
     sizes = [1 + (len(item.others[n]) if item.others else 0) for item in items for n in range(len(item.answer))]
     return np.repeat(np.arange(len(sizes)), sizes)
-
-
-def _telling_place(places: np.ndarray, groups: np.ndarray, u: np.ndarray, v: np.ndarray) -> int:
-    """Return the place at which u and v have the most in common."""
-    known = np.isfinite(u)
-    counts = {group: max(int((known & (groups == group)).sum()), 1) for group in dict.fromkeys(groups.tolist())}
-    common = np.nan_to_num(u * v) / np.array([counts[group] for group in groups.tolist()])
-    return int(np.argmax(np.bincount(places, common)))
-
-
-def _similarity(
-    items: Sequence[Item],
-    groups: np.ndarray,
-    u: np.ndarray,
-    v: np.ndarray,
-    said: Mapping[str, Mapping[str, Any]],
-    wrong: Mapping[str, Mapping[str, Any]],
-    bug: KnownBug,
-) -> float:
-    common = energy = 0.0
-    theirs = bug.fields
-    both = np.isfinite(u) & np.isfinite(v)
-    for group in dict.fromkeys(groups.tolist()):
-        own = both & (groups == group)
-        if own.any() and group in bug.groups:
-            # Of all that the server gave: the few tokens before a bug leaves the right answer are not the whole group.
-            count = int((np.isfinite(u) & (groups == group)).sum())
-            common += float(np.sum(u[own] * v[own])) / count
-            energy += float(np.sum(u[own] ** 2 + v[own] ** 2)) / count
-    compared = sum(len(values) for values in said.values())
-    for item in items:
-        for name in said[item.name] if item.group in bug.groups else ():
-            ours_wrong, is_wrong = name in wrong[item.name], name in theirs.get(item.name, {})
-            if name == "prompt_tokens" and is_wrong and not ours_wrong:
-                return 0.0  # this bug changes how many tokens a prompt has, and no rounding does
-            weight = FIELD_WEIGHT**2 / compared
-            energy += weight * (ours_wrong + is_wrong)
-            common += weight * (ours_wrong and is_wrong and wrong[item.name][name] == theirs[item.name][name])
-    return 2 * common / energy if energy else 0.0
-
-
-def _same_texts(
-    items: Sequence[Item], said: Mapping[str, Mapping[str, Any]], wrong: Mapping[str, Mapping[str, Any]], bug: KnownBug
-) -> float | None:
-    """The share of wrong texts and numbers that the server and a bug have in common: Dice's. 0 if neither has any.
-
-    None if all of the server's are in groups of questions that the bug was not asked.
-    """
-    if any(wrong.values()) and not any(wrong[item.name] for item in items if item.group in bug.groups):
-        return None
-    same = count = 0
-    for item in items:
-        for name in said[item.name] if item.group in bug.groups else ():
-            ours, theirs = wrong[item.name], bug.fields.get(item.name, {})
-            count += (name in ours) + (name in theirs)
-            same += name in ours and name in theirs and ours[name] == theirs[name]
-    return 2 * same / count if count else 0.0
 
 
 def _missing(seen: Observation) -> tuple[str, ...]:

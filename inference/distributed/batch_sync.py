@@ -85,12 +85,13 @@ class BatchDecoder:
     def decode(
         self, update: BatchUpdate, decodes: int, draft_tokens: int | None = None, draft_entries: int | None = None
     ) -> Batch:
-        """The batch, with these `decodes`, `draft_tokens` and `draft_entries`.
-
-        Its requests have all that a step reads: the tokens of this step and all their pages.
-        """
+        """The batch, whose requests have all that a step reads: the tokens of this step and all their pages."""
         columns, tokens, pages, page_counts, dropped, sampled_rows, encoded = (array.tolist() for array in update)
-        policies = _decode_policies(encoded)
+        policies, at = dict[int, SelectionPolicy](), 0
+        while at < len(encoded):
+            entry, count = encoded[at : at + 2]
+            policies[entry] = SelectionPolicy.decode(encoded[at + 2 : at + 2 + count])
+            at += 2 + count
         ids, admissions, starts, counts, logit_counts, draft_counts, draft_rows, known_counts = columns
         requests: list[Request] = []
         token, page = 0, 0
@@ -120,13 +121,3 @@ def _is_followed(entry: int, logit_count: int, draft_tokens: int | None, draft_e
     """Decide whether to send the token after an entry: the draft layer needs it, and no row of logits gives it."""
     goes_over = draft_tokens is not None and (draft_entries is None or entry < draft_entries)
     return not logit_count and goes_over
-
-
-def _decode_policies(values: list[int]) -> dict[int, SelectionPolicy]:
-    """Decode the policies, by index of their entry."""
-    policies, at = {}, 0
-    while at < len(values):
-        index, count = values[at : at + 2]
-        policies[index] = SelectionPolicy.decode(values[at + 2 : at + 2 + count])
-        at += 2 + count
-    return policies

@@ -41,7 +41,6 @@ class Message(NamedTuple):
 
 
 def pack(kind: MessageKind, values: dict[str, Any] | None = None, arrays: Sequence[np.ndarray] = ()) -> bytes:
-    """Encode a message as the bytes that are sent."""
     header = {"kind": kind, "values": values or {}, "arrays": [[array.dtype.str, array.shape] for array in arrays]}
     head = json.dumps(header).encode()
     body = b"".join(array.tobytes() for array in arrays)

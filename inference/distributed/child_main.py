@@ -12,7 +12,6 @@ PARENT_SECONDS = 1.0  # between two looks at whether the parent lives
 
 
 def main() -> None:
-    """Do the work of a rank until rank 0 ends."""
     parent, descriptor, port, rank, size = map(int, sys.argv[1:])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # rank 0 decides what ends
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -34,11 +33,7 @@ def main() -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process when its parent has ended.
-
-    As a rule the channel reports that at once; but where the parent has forked, the copies keep its end open. The signal that
-    Linux can send instead (PR_SET_PDEATHSIG) also comes when only the parent's thread that has started this process ends.
-    """
+    """End with the parent. Where it has forked, the channel stays open; PR_SET_PDEATHSIG comes with the end of a thread."""
     while os.getppid() == parent:
         time.sleep(PARENT_SECONDS)
     os._exit(1)

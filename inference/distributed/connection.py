@@ -50,9 +50,8 @@ def accept_ranks(store: Any, size: int, host: str | None) -> dict[int, Channel]:
                 connection, _ = server.accept()
             except TimeoutError:
                 missing = sorted(set(range(1, size)) - channels.keys())
-                raise ValueError(
-                    f"ranks {missing} have not connected within {START_SECONDS:.0f} s; expected all {size} ranks"
-                ) from None
+                problem = f"have not connected within {START_SECONDS:.0f} s; expected all {size} ranks"
+                raise ValueError(f"ranks {missing} {problem}") from None
             if _shows(connection, token):
                 _tune(connection)
                 channel = Channel(connection)
@@ -158,15 +157,14 @@ class Children:
                 with other:
                     self.channels[rank] = Channel(own)
                     numbers = map(str, (os.getpid(), other.fileno(), port, rank, size))
-                    self.processes.append(
-                        subprocess.Popen(
-                            [sys.executable, "-P", "-m", PROGRAM, *numbers],
-                            env=environment,
-                            stdin=subprocess.DEVNULL,
-                            pass_fds=[other.fileno()],
-                            start_new_session=True,
-                        )
+                    process = subprocess.Popen(
+                        [sys.executable, "-P", "-m", PROGRAM, *numbers],
+                        env=environment,
+                        stdin=subprocess.DEVNULL,
+                        pass_fds=[other.fileno()],
+                        start_new_session=True,
                     )
+                    self.processes.append(process)
         except BaseException:
             self.kill()
             self.wait(0)
@@ -174,7 +172,6 @@ class Children:
         torch.set_num_threads(threads)
 
     def kill(self) -> None:
-        """Kill the processes without waiting for their end."""
         for process in self.processes:
             process.kill()
 

@@ -45,8 +45,7 @@ class Member:
     def __init__(self, store: Any, place: Place) -> None:
         self.rank, self.size = place.rank, place.size
         self._place = place
-        # Called when the job ends in order, while the group of collectives still exists.
-        self.before_end: list[Callable[[], None]] = []
+        self.before_end: list[Callable[[], None]] = []  # called when the job ends in order, before the group is left
         self._store = store  # referenced as long as the job runs: one process serves it to all the others
         self._ranks: Ranks | None = None
 
@@ -80,9 +79,16 @@ class Member:
 
     def _leave(self, single: bool = False) -> None:
         """Leave the group of collectives, with all ranks at the same time or as a single rank."""
-        for release in self.before_end:
+        for (
+            release
+        ) in self.before_end:  # also of CUDA graphs that contain collectives: NCCL would wait for them for ever
             release()
-        leave_group(single)
+        if dist.is_initialized():
+            gc.collect()
+            if single and dist.get_backend() == "nccl":  # which would wait for the others
+                dist.distributed_c10d._abort_process_group()
+            else:
+                dist.destroy_process_group()
 
 
 class Leader(Member):
@@ -94,10 +100,8 @@ class Leader(Member):
         """children: the other ranks, if this process has started them."""
         super().__init__(store, place)
         self.has_model = False  # set by the first LLM; a second one is refused
-        # Set if what rank 0 was to do has failed: the other ranks end with exit code 1, without a word.
-        self.failed = False
-        self._ending = False
-        self._loading = False
+        self.failed = False  # what rank 0 was to do has failed: the other ranks end with exit code 1, without a word
+        self._ending = self._loading = False
         self.children = children
         self._process = os.getpid()
         self._channels = channels
@@ -112,7 +116,6 @@ class Leader(Member):
     def broadcast(
         self, kind: MessageKind, values: dict[str, Any] | None = None, arrays: Sequence[np.ndarray] = ()
     ) -> None:
-        """Send a message to every other rank."""
         data = pack(kind, values, arrays)
         for rank, channel in self._channels.items():
             try:
@@ -144,10 +147,7 @@ class Leader(Member):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Wrap work that all ranks do at the same time.
-
-        A rank that fails there leaves the others waiting in a collective, so any exception ends the whole job.
-        """
+        """Wrap work that all ranks do at the same time: an exception ends the job, because the others wait in a collective."""
         try:
             yield
         except BaseException as error:
@@ -168,15 +168,12 @@ class Leader(Member):
         exit_now(1, text)
 
     def end(self) -> None:
-        """End the other ranks and leave the group, in order unless the job has failed. Called when this process exits.
-
-        With children, this process may go on afterwards.
-        """
+        """End the other ranks and leave the group, in order unless the job has failed; at the latest when this process exits."""
         if self._ending or os.getpid() != self._process:  # a copy that the user's program has forked
             return
         self._ending = True
         atexit.unregister(self.end)
-        earlier = start_watchdog()
+        earlier = signal.alarm(END_SECONDS)
         try:
             for channel in self._channels.values():
                 with suppress(OSError):
@@ -225,21 +222,17 @@ class Follower(Member):
         threading.Thread(target=self._listen, daemon=True).start()
 
     def reply(self, values: dict[str, Any]) -> None:
-        """Answer rank 0."""
         with suppress(OSError):  # rank 0 has ended, and the listening thread handles that
             self._channel.send(MessageKind.REPLY, values)
 
     def follow(self, handle: Callable[[Message], None]) -> NoReturn:
-        """Call `handle` with each of rank 0's messages until rank 0 ends the job; then exit this process.
-
-        An exception of `handle` is reported to rank 0, which ends the job.
-        """
+        """Call `handle` with each of rank 0's messages until rank 0 ends the job, which an exception makes it do; then exit."""
         try:
             while (message := self._messages.get()).kind != MessageKind.END:
                 handle(message)
         except BaseException as error:
             self._fail(error)
-        start_watchdog()
+        signal.alarm(END_SECONDS)
         self._leave()
         sys.exit(0)
 
@@ -260,7 +253,7 @@ class Follower(Member):
                 if message.kind == MessageKind.ABORT:
                     exit_now(1)
                 if message.kind == MessageKind.END:
-                    start_watchdog()  # the main thread may be in a step that rank 0 has left
+                    signal.alarm(END_SECONDS)  # the main thread may be in a step that rank 0 has left
                 self._messages.put(message)  # from here on it belongs to the main thread
                 if message.kind == MessageKind.END:
                     return
@@ -300,35 +293,13 @@ def interrupts_deferred() -> Iterator[None]:
         raise deferred.with_traceback(None)
 
 
-END_SECONDS = 20  # the time that an orderly end may take
-
-
-def leave_group(single: bool) -> None:
-    """Leave the collectives in order. single: the other ranks do not take part, so NCCL must not wait for them.
-
-    CUDA graphs that contain collectives must be freed before: NCCL would wait for them for ever.
-    """
-    if dist.is_initialized():
-        gc.collect()
-        if single and dist.get_backend() == "nccl":
-            dist.distributed_c10d._abort_process_group()
-        else:
-            dist.destroy_process_group()
-
-
-def start_watchdog() -> int:
-    """End this process after END_SECONDS even if a collective hangs. Returns the seconds left of an earlier alarm, or 0.
-
-    SIGALRM does this because no thread can start while the interpreter shuts down.
-    """
-    return signal.alarm(END_SECONDS)
+# The time that an orderly end may take. Then SIGALRM ends this process: a collective may hang, and no thread can start while the
+# interpreter shuts down.
+END_SECONDS = 20
 
 
 def exit_now(code: int, text: str | None = None) -> NoReturn:
-    """End this process without any clean-up: a thread that hangs in a collective cannot be asked to end.
-
-    text: one line for standard error.
-    """
+    """Print a line and end this process without clean-up: a thread that hangs in a collective cannot be asked to end."""
     if text is not None:
         print(f"deepseek-v32: {text}", file=sys.stderr)
     sys.stdout.flush()

@@ -4,10 +4,8 @@
     torchrun --nproc-per-node 8 --no-python deepseek-v32 serve --model DIRECTORY                     # with PYTHONSAFEPATH=1
 
 In the first form rank 0 starts the others as its children; in the second torchrun starts all, on one machine or several. Rank 0
-reads the command line, loads, schedules and samples as a single process does. Before each step it sends the step's batch to the
-other ranks over a socket; then all ranks run the same forward pass and meet in its collectives. While there are no requests,
-the other ranks wait on the socket, not in a collective. The socket also reports at once that a process has ended: the rank that
-notices it prints one line and ends, and so do all the others, even those that hang in a collective of the lost rank.
+schedules and samples as a single process does, and sends each step's batch to the others over a socket, on which they wait while
+there are no requests. A process that ends closes its socket: the rank that notices it prints one line, and all ranks end.
 """
 
 import os

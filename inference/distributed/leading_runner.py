@@ -51,10 +51,7 @@ class LeadingRunner:
         return self._runner.caches
 
     def run(self, batch: Batch) -> Step:
-        """Like `Runner.run`. A step that fails once the others know of it ends the job: no rank knows how far the others got.
-
-        This rank has the logits. The others receive the sampled tokens in the step that needs them.
-        """
+        """Like `Runner.run`. A step that fails once the others know of it ends the job: no rank knows how far the others got."""
         with interrupts_deferred():
             recorder = SelectionRecorder(batch) if batch.is_inspected else None
             plans = self._runner.plan(batch)

@@ -56,41 +56,32 @@ class ModelSource:
         check_device(device)
         check_backend(backend, device)
         precision = precision or ("exact" if torch.device(device).type == "cpu" else config.stored_precision)
-        if chosen.deterministic:
-            _check_deterministic(torch.device(device), precision)
+        if chosen.deterministic and (reason := not_deterministic(torch.device(device), precision)) is not None:
+            found = f"True in {precision} precision on {torch.device(device)}"
+            raise ArgumentError("deterministic", found, f"a CPU, or fp8 or bf16 on a Hopper GPU: {reason}")
         directory = None if synthetic or isinstance(model, Mapping) else Path(model)
         options = {"verify_hashes": chosen.verify_hashes, "deterministic": chosen.deterministic}
         options["offload"] = chosen.offload is not None
         return cls(config, directory, precision, backend, device, **options)
 
     def with_drafts(self, value: int | Literal["auto"]) -> tuple["ModelSource", int]:
-        """This source, with the MTP layer if it is to guess tokens, and Limits.speculative_tokens.
-
-        ValueError for other values, and for a number that a model without MTP layer cannot have. "auto" is 0 for synthetic weights,
-        whose layer guesses nothing.
-        """
+        """This source, with the MTP layer if it is to guess tokens, and Limits.speculative_tokens. ArgumentError for others."""
         config, here = self.config, self.directory
         numbers = range(MAX_DRAFT_TOKENS + 1)
         if value != "auto" and (isinstance(value, bool) or not isinstance(value, int) or value not in numbers):
             raise ArgumentError("speculative_tokens", f"{value!r}", f"0 to {MAX_DRAFT_TOKENS}, or 'auto'")
         if value == 0 or (value == "auto" and here is None):
             return self, 0
-        there = config.num_nextn_predict_layers > 0 if here is None else has_mtp_layer(here, config)
-        if there:
+        if config.num_nextn_predict_layers > 0 if here is None else has_mtp_layer(here, config):
             return replace(self, mtp=True), AUTO if value == "auto" else value
         if value == "auto":
             return self, 0
-        raise ArgumentError(
-            "speculative_tokens",
-            value,
-            f"0 or 'auto': the checkpoint has no MTP layer (model.layers.{config.num_hidden_layers}) that could guess tokens",
-        )
+        layer = f"model.layers.{config.num_hidden_layers}"
+        expected = f"0 or 'auto': the checkpoint has no MTP layer ({layer}) that could guess tokens"
+        raise ArgumentError("speculative_tokens", value, expected)
 
     def load(self, device: str, ranks: Ranks | None, progress: Progress | None = None) -> Transformer:
-        """Load the model, or this rank's shard of it, on `device`. ValueError for an incomplete or damaged checkpoint.
-
-        The caller has called `check_fits`.
-        """
+        """Load the model, or this rank's shard of it. The caller has called `check_fits`. ValueError for a damaged checkpoint."""
         if self.directory is not None:
             arguments = (self.directory, self.precision, self.backend, device, None, progress, ranks)
             return load_model(*arguments, self.verify_hashes, self.mtp, self.deterministic, self.config, self.offload)
@@ -105,25 +96,10 @@ class ModelSource:
     def to_json(self) -> dict[str, Any]:
         """JSON values, for the message to the other ranks."""
         directory = None if self.directory is None else str(self.directory.resolve())
-        values = {"config": config_json(self.config), "directory": directory}
-        return values | {
-            name: getattr(self, name)
-            for name in ("precision", "backend", "device", "seed", "verify_hashes", "mtp", "deterministic", "offload")
-        }
+        return vars(self) | {"config": config_json(self.config), "directory": directory}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "ModelSource":
         """The source that `to_json` was called on."""
         directory = None if values["directory"] is None else Path(values["directory"])
         return cls(**values | {"config": parse_config(values["config"]), "directory": directory})
-
-
-def _check_deterministic(device: torch.device, precision: Precision) -> None:
-    """Raise ValueError if this device has no batch-invariant implementation of an operation in this precision."""
-    reason = not_deterministic(device, precision)
-    if reason is not None:
-        raise ArgumentError(
-            "deterministic",
-            f"True in {precision} precision on {device}",
-            f"a CPU, or fp8 or bf16 on a Hopper GPU: {reason}",
-        )

@@ -10,10 +10,7 @@ from ..engine.step import Choices
 
 
 def broadcast_sampled_tokens(batch: Batch, runner: Runner) -> None:
-    """Copy rank 0's staged tokens, or its drafts, to every rank's device, if the step takes tokens from there.
-
-    Only rank 0 samples. The ranks draft alike, but a step whose ranks had other tokens would be wrong.
-    """
+    """Copy rank 0's staged tokens, or its drafts, to every rank's device, if the step takes tokens from there."""
     if batch.sampled_rows:
         dist.broadcast(runner.sampled, 0)
     if batch.draft_counts:
@@ -31,7 +28,6 @@ def empty_choices(batch: Batch, random: bool, device: torch.device) -> Choices:
 
 
 def share_choices(choices: Choices) -> Choices:
-    """Copy rank 0's choices to every rank."""
     sampled, accepted, (random, temperatures, seeds, places) = choices
     whole = torch.cat((sampled, accepted, seeds, places, temperatures.view(torch.int64)))
     if len(whole):

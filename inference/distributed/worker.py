@@ -23,11 +23,7 @@ from .rank_tokens import broadcast_sampled_tokens, empty_choices, share_choices
 
 
 def lead_or_follow() -> Leader | None:
-    """Connect this process with its job: rank 0 gets the Leader, a process without a job gets None.
-
-    On every other rank this does NOT RETURN. Such a rank works for rank 0 until rank 0 ends, and then the process exits. So
-    the same script runs on all ranks, and only rank 0 runs the code after this call.
-    """
+    """Connect this process with its job: the Leader on rank 0, None without a job. On other ranks it does NOT RETURN."""
     job = this_job()
     if isinstance(job, Follower):
         follow(job)
@@ -36,10 +32,7 @@ def lead_or_follow() -> Leader | None:
 
 @contextmanager
 def loading_llm(tensor_parallel_size: int | None) -> Iterator[Leader | None]:
-    """Wrap the making of an LLM. Starts that many ranks, or if None connects as `lead_or_follow`.
-
-    An exception in the block is the end of the other ranks.
-    """
+    """Wrap the making of an LLM on that many ranks, or if None as `lead_or_follow`. An exception ends the other ranks."""
     job = lead_or_follow() if tensor_parallel_size is None else start_ranks(tensor_parallel_size)
     with nullcontext() if job is None else job.loading():
         yield job
@@ -62,7 +55,6 @@ class Worker:
         self._runner: Runner | None = None
 
     def handle(self, message: Message) -> None:
-        """Do what a message of rank 0 says."""
         kind, values, arrays = message
         if kind == MessageKind.LOAD:
             self._model = self._load(ModelSource.from_json(values))

@@ -51,7 +51,6 @@ class EngineStats:
     pages_cached: int = 0
 
     def snapshot(self, scheduler: Scheduler) -> "EngineStats":
-        """Return a copy with the scheduler's and the pool's counts."""
         pool, speculation = scheduler.pool, scheduler.speculation
         return replace(
             self,
@@ -188,7 +187,6 @@ class Engine:
         self.scheduler.pace = Pace(times, fixed_cost(self.config), clock)
 
     def stats(self) -> EngineStats:
-        """A snapshot, for metrics."""
         return self._stats.snapshot(self.scheduler)
 
     def _end_aborted(self) -> None:
@@ -202,7 +200,6 @@ class Engine:
         return deltas
 
     def _schedule(self) -> InFlightStep | None:
-        """A new step; None if there is no work."""
         batch = self.scheduler.schedule()
         return InFlightStep(batch) if batch.requests else None
 
@@ -226,7 +223,6 @@ class Engine:
             self.scheduler.start(step.batch)
 
     def _postprocess(self, step: InFlightStep) -> None:
-        """Wait for the step's tokens and add them to their requests."""
         try:
             samples = step.read()
         except Exception as error:  # whatever the model raised ends the requests of the step, not the engine

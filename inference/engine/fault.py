@@ -16,7 +16,6 @@ class Fault(Exception):
 
 
 def first_line(error: BaseException) -> str:
-    """The type of an error and the first line of its text."""
     try:
         return f"{type(error).__name__}: {error}".splitlines()[0]
     except Exception:  # its __str__ raises

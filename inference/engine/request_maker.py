@@ -14,7 +14,7 @@ from ...model.selection_policy import SelectionPolicy
 from ..chat import Tools
 from ..config import Limits
 from ..params import SamplingParams
-from ..prompts import Conversation, Prompt, each_params, each_prompt, is_conversation, one_prompt
+from ..prompts import Conversation, Prompt, each_params, each_prompt, is_conversation, prompt_content
 from ..text.grammar import GrammarCompiler
 from ..text.messages import ChatFormat, encode_messages
 from ..text.tokenizer import Tokenizer
@@ -22,10 +22,7 @@ from .request import PromptTooLong, Request
 
 
 class RequestMaker:
-    """Makes requests, without queueing them. Any thread may call its methods at any time; a request may be used once.
-
-    ValueError names an argument of the wrong type, or the value that is out of range.
-    """
+    """Makes requests, without queueing them, in any thread. ValueError names an argument of the wrong type, or out of range."""
 
     def __init__(
         self,
@@ -65,7 +62,6 @@ class RequestMaker:
         inspect: bool = False,
         policy: SelectionPolicy | None = None,
     ) -> list[Request]:
-        """The requests of one conversation or several."""
         check_flags(thinking=thinking)
         many: Sequence[Conversation] = [messages] if is_conversation(messages) else messages  # type: ignore[assignment]
         prompts = [self.chat_token_ids(conversation, thinking, tools) for conversation in many]
@@ -86,7 +82,6 @@ class RequestMaker:
         inspect: bool,
         policy: SelectionPolicy | None,
     ) -> Request:
-        """The request of one conversation with one answer."""
         if not is_conversation(messages):
             raise ArgumentError("messages", f"a list of {len(messages)} conversations", "one")
         [request] = self.make_chat(messages, self._one(params), thinking, tools, inspect, policy)
@@ -129,7 +124,7 @@ class RequestMaker:
 
     def token_ids(self, prompt: Prompt) -> Sequence[int]:
         """A prompt's token ids; a text has the bos token before it."""
-        content = one_prompt(prompt)
+        content = prompt_content("prompt", prompt)
         if not isinstance(content, str):
             return content
         if not content:
@@ -137,7 +132,6 @@ class RequestMaker:
         return self._need_tokenizer("a text prompt").encode_prompt(content)
 
     def chat_token_ids(self, messages: Conversation, thinking: bool = False, tools: Tools | None = None) -> list[int]:
-        """The prompt of a conversation."""
         return encode_messages(messages, self._need_tokenizer("a conversation"), thinking, tools, self._chat_format)
 
     def _make(

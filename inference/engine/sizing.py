@@ -47,14 +47,8 @@ def resolve_limits(
     page_count, memory_fraction = chosen.page_count, chosen.memory_fraction
     on_cpu = torch.device(device).type == "cpu"
     positions = config.max_position_embeddings
-    for name, value in (
-        ("max_model_len", max_model_len),
-        ("max_batch_tokens", max_batch_tokens),
-        ("max_sequences", max_sequences),
-        ("page_count", page_count),
-        ("expert_slots", chosen.expert_slots),
-    ):
-        if value is not None and value < 1:
+    for name in ("max_model_len", "max_batch_tokens", "max_sequences", "page_count", "expert_slots"):
+        if (value := getattr(chosen, name)) is not None and value < 1:
             raise ArgumentError(name, value, "at least 1")
     if max_model_len is not None and not 2 <= max_model_len <= positions:
         raise ArgumentError("max_model_len", max_model_len, f"2 to {positions} tokens, as the model allows")
@@ -72,9 +66,8 @@ def resolve_limits(
         page_count = pages_in_memory(config, precision, device, *memory)
     capacity = page_count * PAGE_SIZE
     if max_model_len is not None and max_model_len > capacity:
-        raise ArgumentError(
-            "max_model_len", max_model_len, f"at most {capacity}: {page_count} pages of {PAGE_SIZE} tokens"
-        )
+        expected = f"at most {capacity}: {page_count} pages of {PAGE_SIZE} tokens"
+        raise ArgumentError("max_model_len", max_model_len, expected)
     return Limits(
         max_model_len=max_model_len or min(positions, capacity),
         max_batch_tokens=max_batch_tokens,
@@ -115,10 +108,7 @@ def count_pages(budget: CacheBudget, model: Transformer, ranks: int = 1) -> int:
 
 
 def _slots_in_memory(slots: ExpertSlots, memory_fraction: float, others: int, ranks: int) -> int:
-    """Return how many experts fit next to the weights and `others` bytes. ArgumentError if none does.
-
-    On a GPU, in `memory_fraction` of its memory; on a CPU, in half of what is available, so that files stay in memory, too.
-    """
+    """Return how many experts fit next to the weights and `others` bytes: on a CPU in half of what is available, for the files."""
     if slots.device.type == "cuda":
         free, total = torch.cuda.mem_get_info(slots.device)
         room = free - int((1 - memory_fraction) * total) - others

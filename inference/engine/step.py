@@ -150,7 +150,6 @@ class Step(ABC):
         return self._sampled
 
     def choices(self) -> Choices:
-        """Return the sampled tokens as the draft layer's inputs."""
         if self.takes_likeliest:
             return self._likeliest_choices()
         sampled = self._sampled
@@ -243,7 +242,6 @@ class InFlightStep:
         return self._step.selections
 
     def launch(self, runner: ModelRunner) -> None:
-        """Start the forward pass."""
         try:
             self._step = runner.run(self.batch)
         except Exception as error:

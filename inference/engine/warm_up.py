@@ -33,10 +33,7 @@ _RUNS = 3  # the first one runs without graphs, the second captures the step, th
 
 
 def measure_largest_step(model: Transformer, budget: CacheBudget, ranks: int = 1) -> int:
-    """Bytes that the largest step allocates on a GPU beyond weights and caches, measured by running it.
-
-    0 on a CPU, where nothing is run. Every rank of a job calls this at the same time.
-    """
+    """Bytes of a GPU that the largest step takes beyond weights and caches, measured by running it on all ranks; 0 on a CPU."""
     device = model.compute.device
     if device.type != "cuda":
         return 0
@@ -88,7 +85,6 @@ def prepare_largest_step(model: Transformer, budget: CacheBudget, ranks: int = 1
 
 
 def _run(runner: Runner, batch: Batch) -> None:
-    """A step, and the drafts after it if it makes any."""
     step = runner.run(batch)
     if batch.draft_tokens is not None:
         zeros = torch.zeros(len(batch.sampling), dtype=torch.int64, device=runner.device)

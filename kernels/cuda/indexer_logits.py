@@ -4,7 +4,7 @@ import torch
 
 from ..alignment import check_aligned, is_aligned
 from ..build import load
-from ..types import IndexerOperands
+from ..types import IndexerOperands, PagedIndexerOperands
 from .pdl import inputs_are_static
 
 HEADS = 64  # the most heads of one launch; the kernels pad the heads of a query to 16, 32 or 64
@@ -31,18 +31,11 @@ def indexer_logits(given: IndexerOperands) -> torch.Tensor:
     return out
 
 
-def paged_indexer_logits(
-    q: torch.Tensor,
-    cache: torch.Tensor,
-    weights: torch.Tensor,
-    block_table: torch.Tensor,
-    lengths: torch.Tensor,
-    max_context: int,
-) -> torch.Tensor:
+def paged_indexer_logits(given: PagedIndexerOperands) -> torch.Tensor:
+    q, cache, weights, block_table, lengths, max_context = given
     if q.shape[2] > HEADS:
-        first = paged_indexer_logits(q[:, :, :HEADS], cache, weights[:, :, :HEADS], block_table, lengths, max_context)
-        rest = paged_indexer_logits(q[:, :, HEADS:], cache, weights[:, :, HEADS:], block_table, lengths, max_context)
-        return first.add_(rest)
+        first = paged_indexer_logits(given._replace(q=q[:, :, :HEADS], weights=weights[:, :, :HEADS]))
+        return first.add_(paged_indexer_logits(given._replace(q=q[:, :, HEADS:], weights=weights[:, :, HEADS:])))
     queries, pages = q.flatten(0, 1), cache.view(cache.shape[0], -1)
     check_aligned(q=queries, cache=pages)
     out = _logits(queries.shape[0], max_context, q.device)

@@ -8,9 +8,6 @@ from ..quantize import quantize_blocks
 from ..reference import kv_up_projection as reference
 from .pdl import weights_are_static
 
-# Up to FEW_TOKENS tokens, the N of an MMA, take a kernel that has the weights in registers or shared memory before they come; more
-# take one that streams tokens past the weights (docs/log/layer.md).
-FEW_TOKENS = 8
 # The dims that the kernels are written for: rows of wk and of wv per head, and latent dims.
 ROWS, LATENT = 128, 512
 
@@ -23,8 +20,6 @@ FALLS_BACK = {
 def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor) -> torch.Tensor:
     (tokens, heads, _), (_, nope, latent) = q.shape, wk.shape
     fits = fits_queries(q, cos, wk)
-    if fits and tokens > FEW_TOKENS:
-        return absorb_many_queries(q, cos, sin, wk)
     # For other dims the kernel writes the RoPE dims only, eight at a time.
     if not fits and (nope != ROWS or cos.shape[1] % 4 or not is_aligned(q, wk)):
         return reference.absorb_queries(q, cos, sin, wk)
@@ -45,24 +40,14 @@ def fits_queries(q: torch.Tensor, cos: torch.Tensor, wk: torch.Tensor) -> bool:
     return fits and is_aligned(q, wk) and wk.stride(1) == latent
 
 
-def absorb_many_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor) -> torch.Tensor:
-    """Run `absorb_queries` by the kernel for many tokens: each sum is one chain of MMAs over wk's rows, ascending."""
-    out = torch.empty(*q.shape[:2], LATENT + 2 * cos.shape[1], dtype=q.dtype, device=q.device)
-    if out.numel():
-        operands = q, cos.contiguous(), sin.contiguous(), wk, out
-        load("kv_up_projection").absorb_queries_many(*operands, weights_are_static(wk))
-    return out
-
-
 def expand_quantize(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool) -> tuple[torch.Tensor, torch.Tensor]:
     (tokens, heads, _), rows = latents.shape, wv.shape[1]
     if not tokens or not fits_values(latents, wv):
         values = torch.empty(tokens, heads, rows, dtype=latents.dtype, device=latents.device)
         torch.bmm(latents.transpose(0, 1), wv.transpose(1, 2), out=values.transpose(0, 1))
         return quantize_blocks(values.flatten(1), ue8m0)
-    if tokens > FEW_TOKENS:
-        return expand_many_values(latents, wv, ue8m0)
-    codes, scales = _quantized_values(latents)
+    codes = torch.empty(tokens, heads * ROWS, dtype=torch.float8_e4m3fn, device=latents.device)
+    scales = torch.empty(tokens, heads, dtype=torch.float32, device=latents.device)
     operands = latents, wv, codes.view(torch.uint8), scales
     load("kv_up_projection").expand_quantize(*operands, ue8m0, weights_are_static(wv))
     return codes, scales
@@ -73,18 +58,3 @@ def fits_values(latents: torch.Tensor, wv: torch.Tensor) -> bool:
     _, rows, latent = wv.shape
     fits = (rows, latent) == (ROWS, LATENT)
     return fits and is_aligned(latents, wv) and wv.stride(1) == latent
-
-
-def expand_many_values(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Run `expand_quantize` by the kernel for many tokens: each sum is one chain of MMAs over the latent dims, ascending."""
-    codes, scales = _quantized_values(latents)
-    operands = latents, wv, codes.view(torch.uint8), scales
-    load("kv_up_projection").expand_quantize_many(*operands, ue8m0, weights_are_static(wv))
-    return codes, scales
-
-
-def _quantized_values(latents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Allocate codes and scales of the values of all heads."""
-    tokens, heads, _ = latents.shape
-    codes = torch.empty(tokens, heads * ROWS, dtype=torch.float8_e4m3fn, device=latents.device)
-    return codes, torch.empty(tokens, heads, dtype=torch.float32, device=latents.device)

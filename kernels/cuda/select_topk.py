@@ -3,40 +3,22 @@
 import torch
 
 from ..build import load
+from ..types import Selection
 from .pdl import inputs_are_static
 
 MAX_COLUMNS = 1 << 20  # the bitmap of a row is kept in shared memory
 
 
-def _select(
-    logits: torch.Tensor,
-    starts: torch.Tensor | None,
-    ends: torch.Tensor,
-    k: int,
-    block_table: torch.Tensor | None = None,
-    page_size: int = 1,
-    record: torch.Tensor | None = None,
-) -> torch.Tensor:
+def select_topk(logits: torch.Tensor, starts: torch.Tensor | None, ends: torch.Tensor, k: int) -> torch.Tensor:
+    return select_topk_slots(Selection(logits, starts, ends, k))
+
+
+def select_topk_slots(given: Selection) -> torch.Tensor:
+    logits, starts, ends, k, *slots = given
     if logits.shape[1] > MAX_COLUMNS:
         raise ValueError(
             f"logits has {logits.shape[1]} columns; expected at most {MAX_COLUMNS} for backend 'cuda'; use backend='reference'"
         )
     out = torch.empty(logits.shape[0], k, dtype=torch.int32, device=logits.device)
-    load("select_topk").select_topk(logits, starts, ends, out, block_table, page_size, record, inputs_are_static())
+    load("select_topk").select_topk(logits, starts, ends, out, *slots, inputs_are_static())
     return out
-
-
-def select_topk(logits: torch.Tensor, starts: torch.Tensor | None, ends: torch.Tensor, k: int) -> torch.Tensor:
-    return _select(logits, starts, ends, k)
-
-
-def select_topk_slots(
-    logits: torch.Tensor,
-    starts: torch.Tensor | None,
-    ends: torch.Tensor,
-    k: int,
-    block_table: torch.Tensor,
-    page_size: int,
-    record: torch.Tensor | None,
-) -> torch.Tensor:
-    return _select(logits, starts, ends, k, block_table, page_size, record)

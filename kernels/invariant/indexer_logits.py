@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from ..reference.cache_write import split_pages
-from ..types import IndexerOperands
+from ..types import IndexerOperands, PagedIndexerOperands
 from .products import HEAD_ROWS, aligned, padded, sum_in_halves
 
 TILE = 256  # keys of one product; a key's score does not depend on its place in the tile
@@ -46,14 +46,8 @@ def indexer_logits(given: IndexerOperands) -> torch.Tensor:
     return out.masked_fill_((positions < starts[:, None]) | (positions >= ends[:, None]), float("-inf"))
 
 
-def paged_indexer_logits(
-    q: torch.Tensor,
-    cache: torch.Tensor,
-    weights: torch.Tensor,
-    block_table: torch.Tensor,
-    lengths: torch.Tensor,
-    max_context: int,
-) -> torch.Tensor:
+def paged_indexer_logits(given: PagedIndexerOperands) -> torch.Tensor:
+    q, cache, weights, block_table, lengths, max_context = given
     batch, new, _, width = q.shape
     page_size = cache.shape[1]
     out = torch.full((batch * new, max_context), float("-inf"))

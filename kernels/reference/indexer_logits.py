@@ -2,7 +2,7 @@
 
 import torch
 
-from ..types import IndexerOperands
+from ..types import IndexerOperands, PagedIndexerOperands
 from .cache_write import split_pages
 from .wide import widened
 
@@ -41,18 +41,12 @@ def indexer_logits(given: IndexerOperands) -> torch.Tensor:
     return out.masked_fill_((positions < starts[:, None]) | (positions >= ends[:, None]), float("-inf"))
 
 
-def paged_indexer_logits(
-    q: torch.Tensor,
-    cache: torch.Tensor,
-    weights: torch.Tensor,
-    block_table: torch.Tensor,
-    lengths: torch.Tensor,
-    max_context: int,
-) -> torch.Tensor:
+def paged_indexer_logits(given: PagedIndexerOperands) -> torch.Tensor:
+    q, cache, weights, block_table, lengths, max_context = given
     batch, new, _, _ = q.shape
     out = torch.full((batch * new, max_context), float("-inf"), device=q.device)
     if cache.is_cuda and cache.dtype != torch.uint8:
-        return _all_rows(q, cache, weights, block_table, lengths, out)
+        return _all_rows(given, out)
     known: list[int] | None = None
     for b, (row, length) in enumerate(zip(block_table.tolist(), lengths.tolist(), strict=True)):
         pages = row[: -(-min(length, max_context) // cache.shape[1])]
@@ -65,17 +59,10 @@ def paged_indexer_logits(
     return out
 
 
-def _all_rows(
-    q: torch.Tensor,
-    cache: torch.Tensor,
-    weights: torch.Tensor,
-    block_table: torch.Tensor,
-    lengths: torch.Tensor,
-    out: torch.Tensor,
-) -> torch.Tensor:
+def _all_rows(given: PagedIndexerOperands, out: torch.Tensor) -> torch.Tensor:
     """Write the scores to `out` [B * new, max_context], as many sequences at a time as BLOCK_BYTES allow, to save launches."""
+    q, cache, weights, block_table, lengths, columns = given
     batch, new, heads, width = q.shape
-    columns = out.shape[1]
     pages = -(-columns // cache.shape[1])
     positions = torch.arange(columns, device=q.device)
     ends = lengths[:, None] - new + 1 + torch.arange(new, device=q.device)

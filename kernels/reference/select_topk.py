@@ -2,6 +2,8 @@
 
 import torch
 
+from ..types import Selection
+
 
 def select_topk(logits: torch.Tensor, starts: torch.Tensor | None, ends: torch.Tensor, k: int) -> torch.Tensor:
     starts = torch.zeros_like(ends) if starts is None else starts
@@ -34,22 +36,16 @@ def positions_to_slots(positions: torch.Tensor, block_table: torch.Tensor, page_
     return torch.where(positions < 0, -1, slots).int()
 
 
-def select_topk_slots(
-    logits: torch.Tensor,
-    starts: torch.Tensor | None,
-    ends: torch.Tensor,
-    k: int,
-    block_table: torch.Tensor,
-    page_size: int,
-    record: torch.Tensor | None,
-) -> torch.Tensor:
+def select_topk_slots(given: Selection) -> torch.Tensor:
+    logits, starts, ends, k, block_table, page_size, record = given
+    assert block_table is not None
     positions = select_topk(logits, starts, ends, k)
-    write_record(positions, logits, record)
+    if record is not None:
+        write_record(positions, logits, record)
     return positions_to_slots(positions, block_table, page_size)
 
 
-def write_record(positions: torch.Tensor, logits: torch.Tensor, record: torch.Tensor | None) -> None:
-    """Positions int32 [T, K] and the bits of their logits -> record int32 [T, 2, K], if there is one."""
-    if record is not None:
-        record[:, 0] = positions
-        record[:, 1] = logits.gather(1, positions.clamp_min(0).long()).view(torch.int32)
+def write_record(positions: torch.Tensor, logits: torch.Tensor, record: torch.Tensor) -> None:
+    """Positions int32 [T, K] and the bits of their logits -> record int32 [T, 2, K]."""
+    record[:, 0] = positions
+    record[:, 1] = logits.gather(1, positions.clamp_min(0).long()).view(torch.int32)

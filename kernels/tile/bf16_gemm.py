@@ -20,36 +20,14 @@ FEW_TOKENS = 64  # up to this many, the weights are the M of an MMA (swap-AB), i
 STAGE_BYTES = 200 * 1024
 
 
-@tile_kernel(("float32",), ("bfloat16",))
-def tokens_by_weights(out_dtype: str) -> Any:
-    """a [rows, k] times b [n, k] transposed -> out [rows, n], in tiles of 128 tokens."""
+@tile_kernel(*((tokens, dtype) for tokens in (128, 16, 64) for dtype in ("float32", "bfloat16")))
+def product(tokens: int, out_dtype: str) -> Any:
+    """a [rows, k] times b [n, k] transposed -> out [rows, n], in tiles of `tokens` tokens; fewer than 128 by swap-AB."""
     rows, n, k = T.dynamic("rows"), T.dynamic("n"), T.dynamic("k")
-
-    @T.prim_func
-    def kernel(
-        a: T.Tensor((rows, k), "bfloat16"), b: T.Tensor((n, k), "bfloat16"), out: T.Tensor((rows, n), out_dtype)
-    ):
-        with T.Kernel(T.ceildiv(n, TILE), T.ceildiv(rows, 128), threads=256) as (tile, block):
-            a_tile = T.alloc_shared((128, K_STEP), "bfloat16")
-            b_tile = T.alloc_shared((TILE, K_STEP), "bfloat16")
-            total = T.alloc_fragment((128, TILE), "float32")
-            T.clear(total)
-            for i in T.Pipelined(T.ceildiv(k, K_STEP), num_stages=5):
-                T.copy(a[block * 128 : (block + 1) * 128, i * K_STEP : (i + 1) * K_STEP], a_tile)
-                T.copy(b[tile * TILE : (tile + 1) * TILE, i * K_STEP : (i + 1) * K_STEP], b_tile)
-                T.gemm(a_tile, b_tile, total, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
-            for t, w in T.Parallel(128, TILE):
-                if block * 128 + t < rows and tile * TILE + w < n:
-                    out[block * 128 + t, tile * TILE + w] = total[t, w]
-
-    return kernel
-
-
-@tile_kernel((16, "float32"), (64, "float32"), (16, "bfloat16"), (64, "bfloat16"))
-def weights_by_tokens(tokens: int, out_dtype: str) -> Any:
-    """The product with swap-AB, in tiles of `tokens` tokens."""
-    rows, n, k = T.dynamic("rows"), T.dynamic("n"), T.dynamic("k")
-    stages = STAGE_BYTES // 2 // ((TILE + tokens) * K_STEP * 2)  # two CTAs on a multiprocessor
+    swap_ab = tokens < 128
+    shape = (TILE, tokens) if swap_ab else (tokens, TILE)
+    # With swap-AB, two CTAs share a multiprocessor.
+    stages = STAGE_BYTES // 2 // ((TILE + tokens) * K_STEP * 2) if swap_ab else 5
 
     @T.prim_func
     def kernel(
@@ -58,15 +36,19 @@ def weights_by_tokens(tokens: int, out_dtype: str) -> Any:
         with T.Kernel(T.ceildiv(n, TILE), T.ceildiv(rows, tokens), threads=256) as (tile, block):
             a_tile = T.alloc_shared((tokens, K_STEP), "bfloat16")
             b_tile = T.alloc_shared((TILE, K_STEP), "bfloat16")
-            total = T.alloc_fragment((TILE, tokens), "float32")
+            total = T.alloc_fragment(shape, "float32")
             T.clear(total)
             for i in T.Pipelined(T.ceildiv(k, K_STEP), num_stages=stages):
                 T.copy(a[block * tokens : (block + 1) * tokens, i * K_STEP : (i + 1) * K_STEP], a_tile)
                 T.copy(b[tile * TILE : (tile + 1) * TILE, i * K_STEP : (i + 1) * K_STEP], b_tile)
-                T.gemm(b_tile, a_tile, total, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
-            for w, t in T.Parallel(TILE, tokens):
+                if swap_ab:
+                    T.gemm(b_tile, a_tile, total, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
+                else:
+                    T.gemm(a_tile, b_tile, total, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
+            for x, y in T.Parallel(*shape):
+                t, w = (y, x) if swap_ab else (x, y)
                 if block * tokens + t < rows and tile * TILE + w < n:
-                    out[block * tokens + t, tile * TILE + w] = total[w, t]
+                    out[block * tokens + t, tile * TILE + w] = total[x, y]
 
     return kernel
 
@@ -76,12 +58,9 @@ def linear(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> tor
     x, weight = aligned_rows(x).contiguous(), aligned_rows(weight).contiguous()
     rows, n = x.shape[0], weight.shape[0]
     out = torch.empty(rows, n, dtype=out_dtype, device=x.device)
-    if not out.numel():
-        return out
-    if rows > FEW_TOKENS:
-        tokens_by_weights(dtype_name(out_dtype))(x, weight, out)
-    else:
-        weights_by_tokens(16 if rows <= 16 else 64, dtype_name(out_dtype))(x, weight, out)
+    if out.numel():
+        tokens = 128 if rows > FEW_TOKENS else 16 if rows <= 16 else 64
+        product(tokens, dtype_name(out_dtype))(x, weight, out)
     return out
 
 

@@ -1,8 +1,8 @@
 """Block-scaled FP8 GEMM in TileLang: fp32 sums over slices of 128 of K; each slice is scaled before it is added.
 
-Two kernels. `tokens_by_weights` is for large M: 128 tokens are the M of an MMA. `weights_by_tokens` is swap-AB, for small M: the
-tokens are the N of an MMA, so that few of them do not waste its M. It may split K (split-K); `add_splits` adds the partial sums in
-order. Both also compute grouped GEMMs, for which a plan lists the tiles (grouped_gemm.py). Without experts the plan is not read.
+128 tokens are the M of an MMA. Tiles of fewer tokens are swap-AB: the tokens are the N of an MMA, so that few of them do not waste
+its M. They may split K (split-K); `add_splits` adds the partial sums in order. For grouped GEMMs a plan lists the tiles
+(grouped_gemm.py).
 """
 
 from collections.abc import Sequence
@@ -22,60 +22,22 @@ STAGE_BYTES = 200 * 1024  # of the 227 KB of shared memory
 MULTIPROCESSORS = 132  # of an H100 or H200; K is split to fill them
 
 
-@tile_kernel((4096, 7168, False, "bfloat16"), (4096, 7168, True, "bfloat16"), (130, 200, True, "float32"))
-def tokens_by_weights(n: int, k: int, grouped: bool, out_dtype: str) -> Any:
-    """a [rows, k] times b[weight] [n, k] transposed -> out [rows, n], in tiles of 128 tokens. The plan is read if `grouped`."""
-    slices = -(-k // SLICE)
-    rows, slots, weights = T.dynamic("rows"), T.dynamic("slots"), T.dynamic("weights")
-
-    @T.prim_func
-    def kernel(
-        a: T.Tensor((rows, k), FP8),
-        a_scale: T.Tensor((rows, slices), "float32"),
-        b: T.Tensor((weights, n, k), FP8),
-        b_scale: T.Tensor((weights, -(-n // TILE), slices), "float32"),
-        plan: T.Tensor((slots, 3), "int32"),
-        out: T.Tensor((rows, n), out_dtype),
-    ):
-        with T.Kernel(T.ceildiv(n, TILE), slots, threads=256) as (tile, slot):
-            a_tile = T.alloc_shared((128, SLICE), FP8)
-            b_tile = T.alloc_shared((TILE, SLICE), FP8)
-            scale = T.alloc_fragment((128,), "float32")
-            part = T.alloc_fragment((128, TILE), "float32")
-            total = T.alloc_fragment((128, TILE), "float32")
-            weight = plan[slot, 0] if grouped else 0
-            first = plan[slot, 1] if grouped else slot * 128
-            last = plan[slot, 2] if grouped else rows
-            if first < last:
-                T.clear(total)
-                for i in T.Pipelined(slices, num_stages=6):
-                    T.copy(a[first : first + 128, i * SLICE : (i + 1) * SLICE], a_tile)
-                    T.copy(b[weight, tile * TILE : (tile + 1) * TILE, i * SLICE : (i + 1) * SLICE], b_tile)
-                    for t in T.Parallel(128):
-                        scale[t] = (
-                            T.if_then_else(first + t < last, a_scale[first + t, i], 0.0) * b_scale[weight, tile, i]
-                        )
-                    T.gemm(a_tile, b_tile, part, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
-                    for t, w in T.Parallel(128, TILE):
-                        total[t, w] += part[t, w] * scale[t]
-                for t, w in T.Parallel(128, TILE):
-                    if first + t < last and tile * TILE + w < n:
-                        out[first + t, tile * TILE + w] = total[t, w]
-
-    return kernel
-
-
 @tile_kernel(
+    (4096, 7168, False, 128, 1, "bfloat16"),
+    (4096, 7168, True, 128, 1, "bfloat16"),
+    (130, 200, True, 128, 1, "float32"),
     (4096, 7168, False, 16, 4, "float32"),
     (4096, 7168, True, 16, 1, "bfloat16"),
     (4096, 7168, False, 64, 4, "float32"),
 )
-def weights_by_tokens(n: int, k: int, grouped: bool, tokens: int, splits: int, out_dtype: str) -> Any:
-    """The product with swap-AB, in tiles of `tokens` tokens -> out [splits, rows, n], one sum for each part of K."""
+def product(n: int, k: int, grouped: bool, tokens: int, splits: int, out_dtype: str) -> Any:
+    """a [rows, k] times b[weight] [n, k] transposed -> out [splits, rows, n], a sum for each part of K."""
     slices = -(-k // SLICE)
     part_slices = -(-slices // splits)
-    # One thread block has a multiprocessor to itself.
-    stages = min(part_slices, STAGE_BYTES // ((TILE + tokens) * SLICE))
+    swap_ab = tokens < 128
+    shape = (TILE, tokens) if swap_ab else (tokens, TILE)
+    # With swap-AB, one thread block has a multiprocessor to itself.
+    stages = min(part_slices, STAGE_BYTES // ((TILE + tokens) * SLICE)) if swap_ab else 6
     rows, slots, weights = T.dynamic("rows"), T.dynamic("slots"), T.dynamic("weights")
 
     @T.prim_func
@@ -91,8 +53,7 @@ def weights_by_tokens(n: int, k: int, grouped: bool, tokens: int, splits: int, o
             a_tile = T.alloc_shared((tokens, SLICE), FP8)
             b_tile = T.alloc_shared((TILE, SLICE), FP8)
             scale = T.alloc_fragment((tokens,), "float32")
-            part = T.alloc_fragment((TILE, tokens), "float32")
-            total = T.alloc_fragment((TILE, tokens), "float32")
+            part, total = (T.alloc_fragment(shape, "float32") for _ in range(2))
             weight = plan[slot, 0] if grouped else 0
             first = plan[slot, 1] if grouped else slot * tokens
             last = plan[slot, 2] if grouped else rows
@@ -103,14 +64,26 @@ def weights_by_tokens(n: int, k: int, grouped: bool, tokens: int, splits: int, o
                     T.copy(a[first : first + tokens, i * SLICE : (i + 1) * SLICE], a_tile)
                     T.copy(b[weight, tile * TILE : (tile + 1) * TILE, i * SLICE : (i + 1) * SLICE], b_tile)
                     for t in T.Parallel(tokens):
-                        inside = first + t < last and i < slices
-                        scale[t] = T.if_then_else(inside, a_scale[first + t, i] * b_scale[weight, tile, i], 0.0)
-                    T.gemm(b_tile, a_tile, part, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
-                    for w, t in T.Parallel(TILE, tokens):
-                        total[w, t] += part[w, t] * scale[t]
-                for w, t in T.Parallel(TILE, tokens):
+                        if swap_ab:
+                            inside = first + t < last and i < slices
+                            scale[t] = T.if_then_else(inside, a_scale[first + t, i] * b_scale[weight, tile, i], 0.0)
+                        else:
+                            inside = first + t < last
+                            scale[t] = T.if_then_else(inside, a_scale[first + t, i], 0.0) * b_scale[weight, tile, i]
+                    if swap_ab:
+                        T.gemm(
+                            b_tile, a_tile, part, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow
+                        )
+                    else:
+                        T.gemm(
+                            a_tile, b_tile, part, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow
+                        )
+                    for x, y in T.Parallel(*shape):
+                        total[x, y] += part[x, y] * scale[y if swap_ab else x]
+                for x, y in T.Parallel(*shape):
+                    t, w = (y, x) if swap_ab else (x, y)
                     if first + t < last and tile * TILE + w < n:
-                        out[split, first + t, tile * TILE + w] = total[w, t]
+                        out[split, first + t, tile * TILE + w] = total[x, y]
 
     return kernel
 
@@ -136,7 +109,7 @@ def add_splits(n: int, splits: int, out_dtype: str) -> Any:
 
 
 def token_tile(rows: int) -> int:
-    """The token tile of `weights_by_tokens` for `rows` rows (of an expert)."""
+    """The swap-AB token tile for `rows` rows (of an expert)."""
     return 16 if rows <= 16 else 32 if rows <= 32 else 64
 
 
@@ -149,11 +122,7 @@ def split_count(tiles: int, slices: int) -> int:
 
 
 def fp8_gemm(
-    a: Quantized,
-    weight: torch.Tensor,
-    weight_scale: torch.Tensor,
-    out_dtype: torch.dtype,
-    beside_previous: bool = False,
+    a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, out_dtype: torch.dtype, beside_previous: bool
 ) -> torch.Tensor:
     values, weight = aligned_rows(a.values).contiguous(), aligned_rows(weight).contiguous()
     (rows, k), n = values.shape, weight.shape[0]
@@ -163,18 +132,15 @@ def fp8_gemm(
     tokens = 128 if rows > 128 else token_tile(rows)
     slots = -(-rows // tokens)
     no_plan = torch.empty(slots, 3, dtype=torch.int32, device=values.device)
-    if rows > 128:
-        tokens_by_weights(n, k, False, dtype)(*operands, no_plan, out)
-        return out
-    splits = split_count(-(-n // TILE) * slots, a.scales.shape[1])
+    splits = 1 if rows > 128 else split_count(-(-n // TILE) * slots, a.scales.shape[1])
     if splits == 1:
-        weights_by_tokens(n, k, False, tokens, 1, dtype)(*operands, no_plan, out[None])
+        product(n, k, False, tokens, 1, dtype)(*operands, no_plan, out[None])
         return out
     parts = torch.empty(splits, rows, n, dtype=torch.float32, device=values.device)
-    weights_by_tokens(n, k, False, tokens, splits, "float32")(*operands, no_plan, parts)
+    product(n, k, False, tokens, splits, "float32")(*operands, no_plan, parts)
     add_splits(n, splits, dtype)(parts, out)
     return out
 
 
 def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype) -> list[torch.Tensor]:
-    return [fp8_gemm(a, *weight, out_dtype) for weight in weights]
+    return [fp8_gemm(a, *weight, out_dtype, False) for weight in weights]

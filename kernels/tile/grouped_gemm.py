@@ -8,9 +8,9 @@ import torch
 from ..alignment import aligned_rows
 from ..types import GroupedRows, Quantized
 from .factory import tile_kernel
-from .fp8_gemm import TILE, fp8_gemm, token_tile, tokens_by_weights, weights_by_tokens
+from .fp8_gemm import TILE, fp8_gemm, product, token_tile
 
-TOKENS = 128  # the token tile of bf16_tokens_by_weights
+TOKENS = 128  # the token tile of bf16 experts, and of many rows
 
 
 @tile_kernel((32, 128, False), (32, 16, False), (256, 16, False), (256, 16, True))
@@ -87,8 +87,8 @@ def grouped_gemm(routed: GroupedRows) -> None:
     values, weight = aligned_rows(values).contiguous(), aligned_rows(routed.weight).contiguous()
     (rows, k), n = values.shape, weight.shape[1]
     dtype = str(out.dtype).removeprefix("torch.")
-    swap_ab = scales is not None and expected_m <= 32 * experts  # an average; an expert may have several tiles
-    tokens = token_tile(2 * expected_m // experts) if swap_ab else TOKENS
+    few = scales is not None and expected_m <= 32 * experts  # an average; an expert may have several tiles
+    tokens = token_tile(2 * expected_m // experts) if few else TOKENS
     plan = torch.empty(rows // tokens + experts, 3, dtype=torch.int32, device=values.device)
     slots = routed.offsets if routed.slots is None else routed.slots
     plan_tiles(experts, tokens, routed.slots is not None)(routed.offsets, slots, plan)
@@ -96,14 +96,11 @@ def grouped_gemm(routed: GroupedRows) -> None:
         bf16_tokens_by_weights(n, k, dtype)(values, weight, plan, out)
         return
     operands = values, scales.contiguous(), weight, weight_scale.contiguous()
-    if swap_ab:
-        weights_by_tokens(n, k, True, tokens, 1, dtype)(*operands, plan, out[None])
-    else:
-        tokens_by_weights(n, k, True, dtype)(*operands, plan, out)
+    product(n, k, True, tokens, 1, dtype)(*operands, plan, out[None])
 
 
 def grouped_gemm_with_shared(
     routed: GroupedRows, dense: Quantized, dense_weight: Quantized, out: torch.Tensor, beside_previous: bool
 ) -> None:
-    out.copy_(fp8_gemm(dense, *dense_weight, out.dtype))
+    out.copy_(fp8_gemm(dense, *dense_weight, out.dtype, False))
     grouped_gemm(routed)

@@ -10,7 +10,7 @@ import tilelang.language as T
 import torch
 import torch.nn.functional as F
 
-from ..types import IndexerOperands
+from ..types import IndexerOperands, PagedIndexerOperands
 from .factory import tile_kernel
 
 FP8, BF16 = "float8_e4m3fn", "bfloat16"
@@ -151,19 +151,13 @@ def indexer_logits(given: IndexerOperands) -> torch.Tensor:
     return out
 
 
-def paged_indexer_logits(
-    q: torch.Tensor,
-    cache: torch.Tensor,
-    weights: torch.Tensor,
-    block_table: torch.Tensor,
-    lengths: torch.Tensor,
-    max_context: int,
-) -> torch.Tensor:
+def paged_indexer_logits(given: PagedIndexerOperands) -> torch.Tensor:
+    q, cache, weights, block_table, lengths, max_context = given
     batch, new, heads, _ = q.shape
     if new > NEW:
         parts = [(q[:, i : i + NEW], weights[:, i : i + NEW]) for i in range(0, new, NEW)]
         found = [
-            paged_indexer_logits(some, cache, own, block_table, lengths, max_context).view(batch, -1, max_context)
+            paged_indexer_logits(given._replace(q=some, weights=own)).view(batch, -1, max_context)
             for some, own in parts
         ]
         return torch.cat(found, 1).view(-1, max_context)

@@ -16,6 +16,11 @@ from .lanes import APART, GROUP, LANES, PASSES, PIECE, dtype_name, flat, in_piec
 THREADS = 256
 
 
+def column_of(group: Any, piece: Any, tx: Any) -> Any:
+    """Return the first column of a thread's piece of a group."""
+    return group * GROUP + piece * APART + tx % LANES * PIECE
+
+
 @T.macro
 def silu_times(gate: Any, at: Any, up: Any, dtype: str) -> None:
     """gate = silu(gate) * up in fp32, rounded once to `dtype`."""
@@ -57,7 +62,7 @@ def quantize_groups_kernel(dtype: str, aligned: bool, ue8m0: bool, gated: bool) 
             group = block * (THREADS // LANES) + tx // LANES - row * groups
             values, up = T.alloc_local((2 * PIECE,), "float32"), T.alloc_local((PIECE,), "float32")
             for piece in T.unroll(2):
-                column = (group * GROUP + piece * APART + tx % LANES * PIECE) // unit
+                column = column_of(group, piece, tx) // unit
                 valid = T.if_then_else(row < rows, width - column, 0)
                 load(values, piece * PIECE, x, row * pitch + column, valid, aligned)
                 if gated:
@@ -68,7 +73,7 @@ def quantize_groups_kernel(dtype: str, aligned: bool, ue8m0: bool, gated: bool) 
             if (tx % LANES == 0) & (row < rows):
                 scales[row, group] = scale[0]
             for piece in T.unroll(2):
-                column = (group * GROUP + piece * APART + tx % LANES * PIECE) // unit
+                column = column_of(group, piece, tx) // unit
                 valid = T.if_then_else(row < rows, width - column, 0)
                 store(codes, row * width + column, values, piece * PIECE, valid, aligned)
 
@@ -129,15 +134,12 @@ def rms_norm_quantize_kernel(dtype: str, threads: int, parts: int, aligned: bool
     ):
         with T.Kernel(rows, threads=threads) as row:
             tx = T.get_thread_binding()
-            values = T.alloc_local((parts * 2 * PIECE,), "float32")
-            others = T.alloc_local((parts * 2 * PIECE,), "float32")
-            gains = T.alloc_local((parts * 2 * PIECE,), "float32")
+            values, others, gains = (T.alloc_local((parts * 2 * PIECE,), "float32") for _ in range(3))
             squares, factor = T.alloc_var("float32"), T.alloc_var("float32")
             T.pdl_trigger()
             T.pdl_sync()
             for piece in T.unroll(parts * 2):  # all loads before the first use
-                group = piece // 2 * (threads // LANES) + tx // LANES
-                column = (group * GROUP + piece % 2 * APART + tx % LANES * PIECE) // unit
+                column = column_of(piece // 2 * (threads // LANES) + tx // LANES, piece % 2, tx) // unit
                 load(values, piece * PIECE, x, row * pitch + column, width - column, aligned)
                 if adds:
                     load(others, piece * PIECE, residual, row * residual_pitch + column, width - column, aligned)
@@ -145,8 +147,7 @@ def rms_norm_quantize_kernel(dtype: str, threads: int, parts: int, aligned: bool
             squares = 0.0
             for piece in T.unroll(parts * 2):
                 if adds:
-                    group = piece // 2 * (threads // LANES) + tx // LANES
-                    column = (group * GROUP + piece % 2 * APART + tx % LANES * PIECE) // unit
+                    column = column_of(piece // 2 * (threads // LANES) + tx // LANES, piece % 2, tx) // unit
                     for i in T.unroll(PIECE):
                         values[piece * PIECE + i] = values[piece * PIECE + i] + others[piece * PIECE + i]
                     rounded(values, piece * PIECE, dtype)
@@ -163,8 +164,7 @@ def rms_norm_quantize_kernel(dtype: str, threads: int, parts: int, aligned: bool
                 squares = squares + sums[warp]
             factor = T.ieee_frcp(T.ieee_fsqrt(T.ieee_fdiv(squares, T.cast(width * unit, "float32")) + eps))
             for piece in T.unroll(parts * 2):
-                group = piece // 2 * (threads // LANES) + tx // LANES
-                column = (group * GROUP + piece % 2 * APART + tx % LANES * PIECE) // unit
+                column = column_of(piece // 2 * (threads // LANES) + tx // LANES, piece % 2, tx) // unit
                 for i in T.unroll(PIECE):
                     values[piece * PIECE + i] = values[piece * PIECE + i] * factor * gains[piece * PIECE + i]
                 rounded(values, piece * PIECE, dtype)
@@ -176,7 +176,7 @@ def rms_norm_quantize_kernel(dtype: str, threads: int, parts: int, aligned: bool
                 if (tx % LANES == 0) & (group < groups):
                     scales[row, group] = scale[0]
                 for piece in T.unroll(2):
-                    column = (group * GROUP + piece * APART + tx % LANES * PIECE) // unit
+                    column = column_of(group, piece, tx) // unit
                     store(codes, row * width + column, values, (part * 2 + piece) * PIECE, width - column, aligned)
 
     return rms_norm_quantize

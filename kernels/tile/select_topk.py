@@ -11,6 +11,7 @@ import tilelang.language as T
 import torch
 
 from ..reference.select_topk import positions_to_slots, write_record
+from ..types import Selection
 from .factory import tile_kernel
 
 THREADS = 512
@@ -49,26 +50,29 @@ def scan(value: Any, before: Any, total: Any, sums: Any, tx: Any) -> None:
     other = T.alloc_local((1,), "int32")
     warps = T.alloc_local((1,), "int32")
     before[0] = value[0]
-    for step in T.unroll(5):
-        other[0] = T.shfl_up(before[0], 1 << step)
-        if lane >= (1 << step):
-            before[0] += other[0]
+    through(before, other, lane)
     if lane == 31:
         sums[tx // 32] = before[0]
     T.sync_threads()
     warps[0] = 0
     if lane < WARPS:
         warps[0] = sums[lane]
-    for step in T.unroll(5):
-        other[0] = T.shfl_up(warps[0], 1 << step)
-        if lane >= (1 << step):
-            warps[0] += other[0]
+    through(warps, other, lane)
     total[0] = T.shfl_sync(warps[0], 31)
     other[0] = T.shfl_sync(warps[0], T.max(tx // 32 - 1, 0))
     before[0] -= value[0]
     if tx >= 32:
         before[0] += other[0]
     T.sync_threads()
+
+
+@T.macro
+def through(sum: Any, other: Any, lane: Any) -> None:
+    """Sum `sum` [1] over the lanes up to this one."""
+    for step in T.unroll(5):
+        other[0] = T.shfl_up(sum[0], 1 << step)
+        if lane >= (1 << step):
+            sum[0] += other[0]
 
 
 @T.macro
@@ -106,6 +110,15 @@ def count_digit(histogram: Any, rank: Any, prefix: Any, shift: Any) -> None:
         T.atomic_add(histogram[T.cast(T.shift_right(rank, shift), "int32") & (DIGITS - 1)], 1)
 
 
+@T.macro
+def load_values(values: Any, logits: Any, row: Any, first: Any, base: Any, length: Any) -> None:
+    """Load every THREADS-th value of a row from `base` on; past its end, what no threshold selects."""
+    for i in T.unroll(AT_ONCE):
+        values[i] = T.float32(LOWEST) * 2
+        if base + i * THREADS < length:
+            values[i] = logits[row, first + base + i * THREADS]
+
+
 @tile_kernel((COLUMNS[0], False), (COLUMNS[1], True), pass_configs=PASSES)
 def select_kernel(most_columns: int, paged: bool) -> Any:
     """Select from rows of up to `most_columns`; writes slots if `paged`, else positions."""
@@ -131,19 +144,10 @@ def select_kernel(most_columns: int, paged: bool) -> Any:
             ranks = T.alloc_shared((CAPACITY,), "uint64")
             bitmap = T.alloc_shared((most_columns // 32,), "uint32")
             values = T.alloc_local((AT_ONCE,), "float32")
-            count = T.alloc_local((1,), "int32")
-            before = T.alloc_local((1,), "int32")
-            total = T.alloc_local((1,), "int32")
-            at = T.alloc_local((1,), "int32")
-            key = T.alloc_local((1,), "uint32")
-            rank = T.alloc_local((1,), "uint64")
-            prefix = T.alloc_local((1,), "uint64")
-            threshold = T.alloc_local((1,), "uint64")
+            count, before, total, at, needed, state, written = (T.alloc_local((1,), "int32") for _ in range(7))
+            key, word = (T.alloc_local((1,), "uint32") for _ in range(2))
+            rank, prefix, threshold = (T.alloc_local((1,), "uint64") for _ in range(3))
             least = T.alloc_local((1,), "float32")
-            needed = T.alloc_local((1,), "int32")
-            state = T.alloc_local((1,), "int32")
-            word = T.alloc_local((1,), "uint32")
-            written = T.alloc_local((1,), "int32")
 
             first = T.max(starts[row], 0)
             length = T.min(ends[row], columns) - first
@@ -198,19 +202,13 @@ def select_kernel(most_columns: int, paged: bool) -> Any:
             # The candidates, in any order. Those that do not fit are counted all the same.
             for tile in T.serial(T.ceildiv(T.max(length, 0), THREADS * AT_ONCE)):
                 base = tile * (THREADS * AT_ONCE) + tx
-                for i in T.unroll(AT_ONCE):
-                    values[i] = T.float32(LOWEST) * 2
-                    if base + i * THREADS < length:
-                        values[i] = logits[row, first + base + i * THREADS]
+                load_values(values, logits, row, first, base, length)
                 count[0] = 0
                 for i in T.unroll(AT_ONCE):
                     if values[i] >= least[0]:
                         count[0] += 1
                 before[0] = count[0]
-                for step in T.unroll(5):
-                    at[0] = T.shfl_up(before[0], 1 << step)
-                    if tx % 32 >= (1 << step):
-                        before[0] += at[0]
+                through(before, at, tx % 32)
                 at[0] = 0
                 if tx % 32 == 31 and before[0] > 0:
                     at[0] = T.atomic_add(candidates[0], before[0], return_prev=True)
@@ -243,10 +241,7 @@ def select_kernel(most_columns: int, paged: bool) -> Any:
                         else:
                             for tile in T.serial(T.ceildiv(length, THREADS * AT_ONCE)):
                                 base = tile * (THREADS * AT_ONCE) + tx
-                                for i in T.unroll(AT_ONCE):
-                                    values[i] = T.float32(LOWEST) * 2
-                                    if base + i * THREADS < length:
-                                        values[i] = logits[row, first + base + i * THREADS]
+                                load_values(values, logits, row, first, base, length)
                                 for i in T.unroll(AT_ONCE):
                                     if values[i] >= LOWEST:
                                         rank[0] = rank_of(values[i], base + i * THREADS)
@@ -311,14 +306,19 @@ def select_kernel(most_columns: int, paged: bool) -> Any:
     return kernel
 
 
-def _select(
-    logits: torch.Tensor,
-    starts: torch.Tensor | None,
-    ends: torch.Tensor,
-    k: int,
-    block_table: torch.Tensor | None,
-    page_size: int,
-) -> torch.Tensor:
+def select_topk(logits: torch.Tensor, starts: torch.Tensor | None, ends: torch.Tensor, k: int) -> torch.Tensor:
+    return select_topk_slots(Selection(logits, starts, ends, k))
+
+
+def select_topk_slots(given: Selection) -> torch.Tensor:
+    logits, starts, ends, k, block_table, page_size, record = given
+    if record is not None and block_table is not None:
+        positions = select_topk(logits, starts, ends, k)
+        none = torch.iinfo(torch.int32).max  # a record is in ascending order, and ends in -1
+        positions = torch.where(positions < 0, none, positions).sort(1).values
+        positions = torch.where(positions == none, -1, positions)
+        write_record(positions, logits, record)
+        return positions_to_slots(positions, block_table, page_size)
     columns = logits.shape[1]
     if columns > COLUMNS[-1]:
         raise ValueError(
@@ -329,26 +329,3 @@ def _select(
     starts = torch.zeros_like(ends) if starts is None else starts
     kernel(logits, starts, ends, starts[:, None] if block_table is None else block_table, page_size, out)
     return out
-
-
-def select_topk(logits: torch.Tensor, starts: torch.Tensor | None, ends: torch.Tensor, k: int) -> torch.Tensor:
-    return _select(logits, starts, ends, k, None, 1)
-
-
-def select_topk_slots(
-    logits: torch.Tensor,
-    starts: torch.Tensor | None,
-    ends: torch.Tensor,
-    k: int,
-    block_table: torch.Tensor,
-    page_size: int,
-    record: torch.Tensor | None,
-) -> torch.Tensor:
-    if record is None:
-        return _select(logits, starts, ends, k, block_table, page_size)
-    positions = select_topk(logits, starts, ends, k)
-    none = torch.iinfo(torch.int32).max  # a record is in ascending order, and ends in -1
-    positions = torch.where(positions < 0, none, positions).sort(1).values
-    positions = torch.where(positions == none, -1, positions)
-    write_record(positions, logits, record)
-    return positions_to_slots(positions, block_table, page_size)

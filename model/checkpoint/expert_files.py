@@ -8,12 +8,13 @@ import os
 import threading
 import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import accumulate
+from functools import cached_property
 from typing import NamedTuple
 
-import numpy as np
 import torch
 
+from ...kernels.device import is_hopper
+from ...kernels.file_rows import read_rows
 from ..config import FP8_BLOCK, blocks
 from ..errors import CheckpointError, short_repr
 from ..expert_slots import ExpertSlots, Key, LayerSlots, PartShape, Slot
@@ -21,7 +22,7 @@ from ..moe import MixtureOfExperts
 from ..transformer import Transformer
 from ..weight_map import SCALE
 from .locate import TensorSource
-from .manifest import TensorHashes, identify, reading
+from .manifest import TensorHashes, ended, identify, opened, read_into
 from .rows import DTYPES, ParameterLoader, check_finite, check_scales
 from .safetensors import StoredTensor
 
@@ -42,18 +43,37 @@ class Rows(NamedTuple):
         return self.tensor.offset + self.first * self.tensor.row_bytes
 
     @property
-    def stop(self) -> int:
-        return self.tensor.offset + self.last * self.tensor.row_bytes
+    def size(self) -> int:
+        return (self.last - self.first) * self.tensor.row_bytes
 
     @property
     def is_scale(self) -> bool:
         return self.tensor.name.endswith(SCALE)
 
     def within(self, slot: Slot) -> torch.Tensor:
-        """Return the bytes of the slot that the rows fill."""
+        """Return the rows of the slot."""
         whole = slot.scale if self.is_scale else slot.weight
         assert whole is not None
-        return whole[self.place : self.place + self.last - self.first].view(torch.uint8).view(-1)
+        return whole[self.place : self.place + self.last - self.first]
+
+
+class Run:
+    """Rows that lie together in a file, which one thread reads."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = [rows]
+        self.is_checked = False  # they have been read before
+
+    @property
+    def size(self) -> int:
+        return sum(rows.size for rows in self.rows)
+
+    @cached_property
+    def places(self) -> torch.Tensor:
+        """The argument of kernels.file_rows.read_rows."""
+        return torch.tensor(
+            [[rows.is_scale, rows.place * rows.tensor.row_bytes, rows.size] for rows in self.rows], dtype=torch.int64
+        )
 
 
 class ExpertFiles:
@@ -65,10 +85,9 @@ class ExpertFiles:
         self._sources, self._ue8m0, self._hashes = sources, ue8m0, hashes
         files = {tensor.file for each in sources.values() for source in each for tensor in _tensors(source)}
         self._identities = {file: identify(file.stat()) for file in files}
-        self._checked: set[tuple[str, int]] = set()  # rows that have been read and checked: a name, a place in the file
         self._unusual: list[str] = []  # names of scales that are no powers of two, although the configuration says so
         self._warned = False
-        self._reads: dict[tuple[str, Key, bool], list[list[Rows]]] = {}  # kept: see _runs
+        self._runs: dict[tuple[str, Key, bool], list[Run]] = {}  # those of which an expert's part consists, kept
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="experts")
         self._own = threading.local()  # a thread's pinned memory
 
@@ -83,10 +102,10 @@ class ExpertFiles:
                 stacklevel=2,
             )
         few = at_once * 3 <= _THREADS  # they are divided among the threads
-        reads = self._reads.get((part, key, few))
-        if reads is None:
-            reads = self._reads[part, key, few] = _runs(self._sources[part, key], few)
-        return [self._pool.submit(self._fill, run, slot, after) for run in reads]
+        runs = self._runs.get((part, key, few))
+        if runs is None:
+            runs = self._runs[part, key, few] = _divide(self._sources[part, key], few)
+        return [self._pool.submit(self._fill, run, slot, after) for run in runs]
 
     def convert(self, part: str, key: Key, slot: Slot, into: Slot) -> None:
         for source in self._sources[part, key]:
@@ -94,47 +113,44 @@ class ExpertFiles:
             loader.convert(*_place(source, slot))
 
     @torch.no_grad()
-    def _fill(self, run: list[Rows], slot: Slot, after: "torch.cuda.Event | None") -> None:
-        """Read what lies together in a file, and check it. On a GPU, copy it there: the copies have ended when this returns."""
-        file, on_gpu = run[0].tensor.file, slot.weight.device.type == "cuda"
-        targets = [rows.within(slot) for rows in run]
-        found = self._pinned([len(each) for each in targets], slot.weight.device) if on_gpu else targets
-        if on_gpu and after is not None:
+    def _fill(self, run: Run, slot: Slot, after: "torch.cuda.Event | None") -> None:
+        """Read rows into a slot, and check them the first time. When this returns, they are there, also on a GPU."""
+        file, device = run.rows[0].tensor.file, slot.weight.device
+        memory = self._pinned(run.size, device) if device.type == "cuda" else None
+        if after is not None:
             after.wait()
-        try:
-            with reading(file, self._identities[file]) as read:
-                for rows, part, target in zip(run, found, targets, strict=True):
-                    data = part.numpy()
-                    read(rows.start, data.data)
-                    self._check(rows, data)
-                    if on_gpu:  # while the next rows are read
-                        target.copy_(part, non_blocking=True)
-        finally:
-            if on_gpu:
-                torch.cuda.current_stream().synchronize()
-
-    def _check(self, rows: Rows, data: np.ndarray) -> None:
-        """Check bytes that are read for the first time."""
-        tensor = rows.tensor
-        if (tensor.name, rows.start) in self._checked:
+        if memory is not None and run.is_checked and is_hopper(device):
+            with opened(file, self._identities[file]) as descriptor:
+                count = read_rows(descriptor, run.rows[0].start, memory, run.places, *slot)
+                if count < 0:
+                    raise OSError(-count, os.strerror(-count))
+                if count < len(memory):
+                    raise ended(file, run.rows[0].start + count)
             return
-        if self._hashes is not None:
-            self._hashes.check(tensor, rows.start, data.data)
-        check_finite(tensor, data)
-        if rows.is_scale:
-            check_scales(tensor, torch.from_numpy(data).view(torch.float32), self._ue8m0, self._unusual)
-        self._checked.add((tensor.name, rows.start))
+        for rows in run.rows:
+            target = rows.within(slot)
+            part = target if memory is None else memory[: rows.size].view(target.dtype).view(target.shape)
+            data = part.view(torch.uint8).numpy().reshape(-1)
+            read_into(file, rows.start, data.data, self._identities[file])
+            if not run.is_checked:
+                if self._hashes is not None:
+                    self._hashes.check(rows.tensor, rows.start, data.data)
+                check_finite(rows.tensor, data)
+                if rows.is_scale:
+                    check_scales(rows.tensor, part, self._ue8m0, self._unusual)
+            if memory is not None:
+                target.copy_(part)
+        run.is_checked = True
 
-    def _pinned(self, sizes: list[int], device: torch.device) -> list[torch.Tensor]:
-        """Return parts of this thread's pinned memory, each aligned; its stream becomes the thread's."""
-        places = list(accumulate(blocks(size) * FP8_BLOCK for size in sizes))
+    def _pinned(self, size: int, device: torch.device) -> torch.Tensor:
+        """This thread's pinned memory, `size` bytes. The thread gets a stream of its own."""
         own = self._own
         if not hasattr(own, "memory"):
             torch.cuda.set_stream(torch.cuda.Stream(device))
-        if not hasattr(own, "memory") or own.memory.numel() < places[-1]:
-            own.memory = torch.empty(places[-1], dtype=torch.uint8, pin_memory=True)
-        memory: torch.Tensor = own.memory
-        return [memory[first : first + size] for first, size in zip((0, *places), sizes, strict=False)]
+        if not hasattr(own, "memory") or own.memory.numel() < size:
+            own.memory = torch.empty(size, dtype=torch.uint8, pin_memory=True)
+        memory: torch.Tensor = own.memory[:size]
+        return memory
 
 
 def _quarters(rows: int) -> list[tuple[int, int]]:
@@ -143,25 +159,23 @@ def _quarters(rows: int) -> list[tuple[int, int]]:
     return [(first, min(first + step, rows)) for first in range(0, rows, step)]
 
 
-def _runs(sources: list[TensorSource], few: bool) -> list[list[Rows]]:
-    """Divide an expert's part into what one thread reads: all that lies together in a file; few: about a quarter of a weight.
-
-    It reads about a quarter at a time. Each thread's work costs 0.1 ms of Python, for which others wait, and so does dividing.
-    """
+def _divide(sources: list[TensorSource], few: bool) -> list[Run]:
+    """Divide an expert's part into what lies together in a file. few: into about a quarter of a weight, for more threads."""
     pieces = []
     for source in sources:
         spec = source.shard.spec
-        pieces += [Rows(source.weight, first, last, spec.row + first) for first, last in _quarters(spec.shape[0])]
+        bounds = _quarters(spec.shape[0]) if few else [(0, spec.shape[0])]
+        pieces += [Rows(source.weight, first, last, spec.row + first) for first, last in bounds]
         if source.scale is not None:
             pieces.append(Rows(source.scale, 0, spec.scale_shape[0], spec.scale_row))
-    runs: list[list[Rows]] = []
-    for piece in sorted(pieces, key=lambda each: (each.tensor.file, each.start)):
-        last = runs[-1][-1] if runs else None
-        together = last is not None and (last.tensor.file, last.stop) == (piece.tensor.file, piece.start)
-        if together and (piece.is_scale or not few):
-            runs[-1].append(piece)
+    runs: list[Run] = []
+    for rows in sorted(pieces, key=lambda each: (each.tensor.file, each.start)):
+        last = runs[-1].rows[-1] if runs else None
+        together = last is not None and (last.tensor.file, last.start + last.size) == (rows.tensor.file, rows.start)
+        if together and (rows.is_scale or not few):
+            runs[-1].rows.append(rows)
         else:
-            runs.append([piece])
+            runs.append(Run(rows))
     return runs
 
 

@@ -149,35 +149,33 @@ def identify(status: os.stat_result) -> tuple[int, int, int]:
 
 
 @contextmanager
-def reading(file: Path, identity: tuple[int, int, int] | None = None) -> Iterator[Callable[[int, memoryview], None]]:
-    """A function in the block fills a buffer from a byte of the file.
-
-    Raises CheckpointError if the file cannot be read, or no longer has this identity.
-    """
-
-    def read(start: int, data: memoryview) -> None:
-        while data:  # one call returns at most 2 GiB
-            count = os.preadv(opened.fileno(), [data], start)
-            if not count:
-                problem = f"ends before byte {start + 1}; expected the length that it had when it was checked"
-                raise CheckpointError(file, problem)
-            start, data = start + count, data[count:]
-
+def opened(file: Path, identity: tuple[int, int, int] | None = None) -> Iterator[int]:
+    """A file's descriptor. Raises CheckpointError, also for an OSError in the block, or if it no longer has this identity."""
     try:
         # The file is opened for each read: a checkpoint may have more files than a process may hold open.
-        with FileIO(file) as opened:
-            if identity not in (None, identify(os.fstat(opened.fileno()))):
+        with FileIO(file) as found:
+            if identity not in (None, identify(os.fstat(found.fileno()))):
                 raise CheckpointError(file, "has changed since it was loaded; expected it as it was: start again")
-            yield read
+            yield found.fileno()
     except OSError as error:
         raise CheckpointError(file, f"can no longer be read ({error.strerror})") from error
 
 
-def read_into(file: Path, start: int, data: memoryview) -> None:
-    """Fill `data` from byte `start` of a file. Raises CheckpointError if it cannot be read."""
-    if data:
-        with reading(file) as read:
-            read(start, data)
+def read_into(file: Path, start: int, data: memoryview, identity: tuple[int, int, int] | None = None) -> None:
+    """Fill `data` from byte `start` of a file. Raises CheckpointError if it cannot be read, or no longer has this identity."""
+    if not data:
+        return
+    with opened(file, identity) as descriptor:
+        while data:  # one call returns at most 2 GiB
+            count = os.preadv(descriptor, [data], start)
+            if not count:
+                raise ended(file, start)
+            start, data = start + count, data[count:]
+
+
+def ended(file: Path, byte: int) -> CheckpointError:
+    """The error for a file that has become shorter."""
+    return CheckpointError(file, f"ends before byte {byte + 1}; expected the length that it had when it was checked")
 
 
 def hash_ranges(ranges: Iterator[tuple[Path, int, int]]) -> Generator[str, None, None]:

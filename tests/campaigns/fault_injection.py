@@ -1,5 +1,6 @@
 """A fault: a call that raises, once or wherever it is about one request."""
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -33,10 +34,14 @@ class Injection:
 
         def faulty(*arguments: Any, **keywords: Any) -> Any:
             chosen = installed and self._chooses(arguments)
-            if chosen and not self.after:
+            if chosen and self.point.instead is not None:
+                self.struck = True
+                if (result := self.point.instead()) is not None:
+                    return result
+            elif chosen and not self.after:
                 self._strike()
             result = work(*arguments, **keywords)
-            if chosen:
+            if chosen and self.point.instead is None:
                 self._strike()
             return result
 
@@ -46,6 +51,10 @@ class Injection:
             self._launching = {request.id for request in batch.requests}
             try:
                 return (patched if name == "run" and owner is runner.Runner else run)(instance, batch, *arguments)
+            except Exception:
+                if self.point.where == "experts":  # the step that needed what a thread could not read
+                    self.step |= self._launching
+                raise
             finally:
                 self._launching = set()
 
@@ -66,6 +75,8 @@ class Injection:
 
     def _strike(self) -> None:
         self.struck = True
+        if self.point.where == "experts":
+            raise OSError(errno.EIO, f"injected at {self.point.name}")
         in_flight = self.engine._in_flight
         self.step |= self._launching or ({each.id for each in in_flight.batch.requests} if in_flight else set())
         raise self.error(f"injected at {self.point.name}")

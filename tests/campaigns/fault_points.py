@@ -1,5 +1,7 @@
 """The places where campaigns/faults.py injects faults, and whom a fault at each may end."""
 
+import os
+import time
 from asyncio import BaseEventLoop
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from deepseek_v32.inference.engine.step import InFlightStep
 from deepseek_v32.inference.server.service import engine_thread, streams
 from deepseek_v32.inference.server.service.server_log import ServerLog
 from deepseek_v32.inference.text.detokenizer import IncrementalDecoder, StopStrings
+from deepseek_v32.model.checkpoint import expert_files
 
 # Which requests a fault may end: none, one, all that record selections, the requests of its step, the scored prompt, or all.
 Blast = Literal["none", "one", "inspected", "step", "job", "all"]
@@ -31,7 +34,7 @@ Blast = Literal["none", "one", "inspected", "step", "job", "all"]
 
 @dataclass(frozen=True)
 class Point:
-    """A function that raises, before or after its work."""
+    """A function that fails, before or after its work."""
 
     name: str
     owner: Any  # a class or a module
@@ -41,7 +44,12 @@ class Point:
     concerns: Callable[[Request, tuple[Any, ...]], bool] | None = None
     only: Callable[..., bool] = lambda *arguments: True  # which calls count
     before: bool = False  # it raises before its work only
-    where: Literal["engine", "service", "graphs"] = "engine"  # graphs: only where decodes run in buckets
+    # graphs: only where decodes run in buckets. experts: only where they stay in files, which threads read during a step.
+    where: Literal["engine", "service", "graphs", "experts"] = "engine"
+    reach: int = 12  # about how many calls a trial makes, until it turns out to make fewer
+    instead: Callable[[], Any] | None = (
+        None  # called in place of raising; unless it returns None, its result is the call's
+    )
 
 
 def _among(request: Request, arguments: tuple[Any, ...]) -> bool:
@@ -102,4 +110,8 @@ POINTS = (
     Point("scoring", scoring, "token_logprobs", "job", where="service"),
     Point("pages for scoring", Scheduler, "take_pages", "job", where="service"),
     Point("engine thread", engine_thread.EngineThread, "turn", "all", where="service"),
+    Point("expert read", os, "preadv", "step", where="experts", before=True, reach=3000),
+    Point("expert bytes", expert_files, "read_into", "step", where="experts", reach=3000),
+    Point("truncated file", os, "preadv", "step", where="experts", before=True, reach=3000, instead=lambda: 0),
+    Point("slow read", os, "preadv", "none", where="experts", before=True, reach=3000, instead=lambda: time.sleep(0.1)),
 )

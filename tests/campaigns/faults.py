@@ -50,7 +50,7 @@ class Campaign:
         self.llm, self.rng = llm, random.Random(seed)
         self.exact, self.different = llm.precision == "exact", 0  # requests that got other tokens than on their own
         self.graphs = getattr(llm.engine.runner, "graphs", None)
-        self.reach = dict.fromkeys([point.name for point in POINTS], 12)  # by point: about how many calls a trial makes
+        self.reach = {point.name: point.reach for point in POINTS}
         self.works = []
         for number, prompt in enumerate(prompts):
             params = SamplingParams(
@@ -63,7 +63,8 @@ class Campaign:
 
     def points(self) -> list[Point]:
         """The points that this engine passes."""
-        return [point for point in POINTS if point.where != "graphs" or self.graphs is not None]
+        present = {"graphs": self.graphs, "experts": getattr(self.llm.model, "expert_slots", None)}
+        return [point for point in POINTS if present.get(point.where, True) is not None]
 
     def trial(self, point: Point) -> tuple[bool, list[str]]:
         """Run a trial. Returns whether the fault has struck, and complaints."""
@@ -101,7 +102,7 @@ class Campaign:
         except Exception as error:
             wrong.append(f"a caller was given {error!r}")
         wrong += self._complaints(injection, works, outcomes, cancel)
-        if scored is not None and "injected" not in str(scored) and point.blast != "all":
+        if scored is not None and not ("injected" in str(scored) or point.blast == "all" or point.where == "experts"):
             wrong.append(f"scoring raised {scored!r}")
         wrong += self._after(works[0])
         where = f"{point.name}, call {at}, {'after' if injection.after else 'before'}, {'service' if in_service else 'streams'}"
@@ -201,13 +202,12 @@ def run(
     }
 
 
-def load(device: str | None = "cpu", precision: Precision | None = None) -> LLM:
+def load(device: str | None = "cpu", precision: Precision | None = None, **options: Any) -> LLM:
     """The demo with few pages. On a CPU its decodes run in buckets, as in the CUDA graphs of a GPU, but without graphs."""
     can_capture = vars(runner)["can_capture"]
     vars(runner)["can_capture"] = lambda model: device == "cpu" or can_capture(model)
     try:
-        return LLM(
-            device=device, precision=precision, page_count=4, max_model_len=256, max_sequences=4, max_batch_tokens=96
-        )
+        limits: dict[str, Any] = {"page_count": 4, "max_model_len": 256, "max_sequences": 4, "max_batch_tokens": 96}
+        return LLM(device=device, precision=precision, **limits, **options)
     finally:
         vars(runner)["can_capture"] = can_capture

@@ -18,7 +18,6 @@ from deepseek_v32.inference.conformance.golden import (
     Golden,
     KnownBug,
     load,
-    save,
 )
 from deepseek_v32.inference.conformance.verdict import judge
 from deepseek_v32.inference.llm import DEMO
@@ -26,6 +25,7 @@ from deepseek_v32.inference.text.messages import encode_messages
 from deepseek_v32.inference.text.tokenizer import Tokenizer
 from golden.bugs import BUGS
 from golden.right_engines import transformers_logprobs
+from golden.store import save
 from golden.tables import DOCUMENT, bug_tables, counted, split
 
 NAMES = ("demo", "wide")

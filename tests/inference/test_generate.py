@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from deepseek_v32.inference.commands import cli, loading
-from deepseek_v32.inference.commands.answer_file import AnswerFile
+from deepseek_v32.inference.commands.answer_file import open_answers
 from deepseek_v32.inference.commands.prompts import Prompt, read_prompts
 from deepseek_v32.inference.commands.terminal import dim, visible
 from support.chain_model import make_llm
@@ -212,24 +212,24 @@ def test_a_foreign_file_without_a_line_break_is_not_cut(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("my notes")
     with pytest.raises(ValueError, match="last line"):
-        AnswerFile(path)
+        open_answers(path)
     assert path.read_text() == "my notes"
 
 
 def test_two_runs_do_not_share_an_output_file(tmp_path):
-    first = AnswerFile(tmp_path / "out.jsonl")
+    first = open_answers(tmp_path / "out.jsonl")
     with pytest.raises(ValueError, match="another run"):
-        AnswerFile(tmp_path / "out.jsonl")
+        open_answers(tmp_path / "out.jsonl")
     first.close()
-    AnswerFile(tmp_path / "out.jsonl").close()
+    open_answers(tmp_path / "out.jsonl").close()
 
 
 def test_a_run_without_an_answer_leaves_no_file(tmp_path):
     out, link = tmp_path / "out.jsonl", tmp_path / "link"
-    AnswerFile(out).close()
+    open_answers(out).close()
     assert not out.exists()
     link.symlink_to(out)
-    AnswerFile(link).close()
+    open_answers(link).close()
     assert link.is_symlink() and out.exists(), "the link is the user's, as /dev/stdout is the system's"
 
 
@@ -260,7 +260,7 @@ def test_a_closed_input_is_one_line():
 
 def test_each_answer_is_one_write(tmp_path, monkeypatch):
     writes = []
-    answers = AnswerFile(tmp_path / "out.jsonl")
+    answers = open_answers(tmp_path / "out.jsonl")
     monkeypatch.setattr(os, "write", lambda file, data: writes.append(bytes(data)) or len(data))
     answers.append({"id": "ü\n", "finish_reason": "stop"})
     answers.close()
@@ -270,7 +270,7 @@ def test_each_answer_is_one_write(tmp_path, monkeypatch):
 def test_a_short_write_is_continued(tmp_path, monkeypatch):
     """A disk that is nearly full takes a part of a line; the error comes with the next write."""
     whole = os.write
-    answers = AnswerFile(tmp_path / "out.jsonl")
+    answers = open_answers(tmp_path / "out.jsonl")
     monkeypatch.setattr(os, "write", lambda file, data: whole(file, data[:7]))
     answers.append({"id": "a", "finish_reason": "stop"})
     monkeypatch.undo()

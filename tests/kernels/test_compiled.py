@@ -53,6 +53,9 @@ EARLY = {
 GLOBAL = re.compile(r"\b(LDG|LDGSTS|STG|LD|ST|ATOMG?|REDG?|UTMALDG|UTMASTG|UBLKCP)\.")  # instructions on global memory
 
 
+WITHOUT_KERNELS = ("file_rows",)  # code of the host only
+
+
 def cannot_build() -> str:
     """The reason why nothing can be compiled here, in one line; empty if there is none."""
     try:
@@ -89,7 +92,7 @@ def test_library(name: str) -> None:
     library = build.build(name)
     assert library.read_bytes()[:4] == b"\x7fELF"
     code = machine_code(library)
-    assert "sm_90a" in code and ("HGMMA" in code or name not in ATTENTION)
+    assert name in WITHOUT_KERNELS or ("sm_90a" in code and ("HGMMA" in code or name not in ATTENTION))
     broken = [line for line in code.splitlines() if "LDGSTS" in line and "+UR" in line]
     assert not broken, f"an encoding that Hopper calls illegal: {broken[0]}"
     if name in (*ATTENTION, "sparse_few_queries"):
@@ -111,7 +114,7 @@ def test_library(name: str) -> None:
             starts = [number for number, line in enumerate(lines) if "PREEXIT" in line]
             waited = waits[0 if WAITS_LATE in kernel else -1]
             assert starts and min(starts) > waited, f"{kernel} lets the next one start before it has waited"
-    assert programmatic > 0
+    assert programmatic > 0 or name in WITHOUT_KERNELS
 
 
 @pytest.fixture
@@ -130,7 +133,7 @@ def hashes() -> dict[str, str]:
 HEADERS = {  # header: the libraries that include it
     "attention/core.cuh": {"dense_decode", "sparse_decode", "sparse_prefill"},
     "routing/kernels.cuh": {"routing"},
-    "common/lane_sums.cuh": {"fp32_ops", "norm_and_cache"},
+    "common/lane_sums.cuh": set(build.kernels()) - {"file_rows"},
     "common/groups.cuh": {"all_reduce", "kv_up_projection", "norm_and_cache", "routing"},
     "common/cluster.cuh": {"fp32_ops", "fp8_gemm", "norm_and_cache", "routing", "sparse_few_queries"},
     "common/launch.cuh": set(build.kernels()),

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from deepseek_v32.kernels.reference import indexer_logits as module
+from deepseek_v32.kernels.types import PagedIndexerOperands
 
 HEADS, WIDTH, PAGES = 4, 32, 12
 
@@ -26,9 +27,10 @@ def test_against_one_row_at_a_time(
     cache[PAGES - 1] = float("nan")
     lengths[1:2] = 0  # a padding sequence
     table[2:] = torch.where(table[2:] == table[0, 0], (table[0, 0] + 1) % (PAGES - 1), table[2:])
-    expected = module.paged_indexer_logits(q, cache, weights, table, lengths, longest)
+    given = PagedIndexerOperands(q, cache, weights, table, lengths, longest)
+    expected = module.paged_indexer_logits(given)
     monkeypatch.setattr(module, "BLOCK_BYTES", block_bytes)
     out = torch.full((sequences * new, longest), float("-inf"))
-    found = module._all_rows(q, cache, weights, table, lengths, out)
+    found = module._all_rows(given, out)
     assert found.isneginf().equal(expected.isneginf()) and not found.isnan().any()
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)

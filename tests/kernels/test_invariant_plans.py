@@ -38,7 +38,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, int]]:
         beside_previous: bool = False,
     ) -> None:
         found.append((tile, splits))
-        out.copy_(reference.fp8_gemm(Quantized(a, a_scale), b[0], b_scale[0], torch.float32))
+        out.copy_(reference.fp8_gemm(Quantized(a, a_scale), b[0], b_scale[0], torch.float32, False))
 
     def sum_parts(x: torch.Tensor, out: torch.Tensor) -> None:
         total = x[0]
@@ -60,15 +60,16 @@ def test_many_rows_multiply_by_each_part_of_k(width: int, launches: list[tuple[A
     a = Quantized(torch.randn(rows, width, generator=generator).to(torch.float8_e4m3fn), torch.ones(rows, slices))
     weight = torch.randn(columns, width, generator=generator).to(torch.float8_e4m3fn)
     scale = torch.rand(1, slices, generator=generator)
-    out = products._dense(a, weight, scale, torch.float32, 3)
+    out = torch.empty(rows, columns)
+    products._dense_into(out, a, weight, scale, 3)
     assert launches == [(Tile(128, 128), 0)] * 6  # three parts, 256 rows and 44
-    expected = reference.fp8_gemm(a, weight, scale, torch.float32)
+    expected = reference.fp8_gemm(a, weight, scale, torch.float32, False)
     torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-4)
 
 
 def test_few_rows_leave_the_parts_of_k_to_the_kernel(launches: list[tuple[Any, int]]) -> None:
     a = Quantized(torch.ones(4, 384).to(torch.float8_e4m3fn), torch.ones(4, 3))
-    products._dense(a, torch.ones(128, 384).to(torch.float8_e4m3fn), torch.ones(1, 3), torch.float32, 3)
+    products._dense_into(torch.empty(4, 128), a, torch.ones(128, 384).to(torch.float8_e4m3fn), torch.ones(1, 3), 3)
     assert launches == [(8, 3)]
 
 

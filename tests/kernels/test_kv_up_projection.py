@@ -92,8 +92,8 @@ def test_many_tokens_have_the_bits_of_few(heads: int, ue8m0: bool) -> None:
     angles = torch.randn(512, 32, generator=generator, device="cuda")
     cos, sin = angles.cos(), angles.sin()
     for rows in (slice(0, 9), slice(0, 64), slice(100, 301), slice(0, 512)):
-        absorbed = kv_up_projection.absorb_many_queries(q[rows], cos[rows], sin[rows], wk)
-        codes, scales = kv_up_projection.expand_many_values(latents[rows], wv, ue8m0)
+        absorbed = kv_up_projection.absorb_queries(q[rows], cos[rows], sin[rows], wk)
+        codes, scales = kv_up_projection.expand_quantize(latents[rows], wv, ue8m0)
         for first in range(0, len(absorbed), 8):
             few = slice(rows.start + first, min(rows.start + first + 8, rows.stop))
             expected = absorb_queries(q[few], cos[few], sin[few], wk, backend=("invariant",))

@@ -105,7 +105,7 @@ def test_prefill_of_more_queries_than_a_grid_has_in_its_second_dimension(backend
 @pytest.mark.gpu
 @pytest.mark.skipif(find_spec("tilelang") is None or not torch.cuda.is_available(), reason="needs tilelang and a GPU")
 def test_plain_and_pipelined_tile_kernels_agree() -> None:
-    from deepseek_v32.kernels.tile.sparse_mla_prefill import sparse_mla_prefill_plain
+    from bench.kernel_parts.plain_attention import sparse_mla_prefill_plain
 
     generator = torch.Generator("cuda").manual_seed(10)
     q = torch.randn(5, 80, 576, generator=generator, device="cuda").bfloat16()

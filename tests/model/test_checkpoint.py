@@ -1,6 +1,7 @@
 """Loading every stored dtype into every precision, against tensors that are read and assembled independently."""
 
 import math
+import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from deepseek_v32.inference.commands.terminal import progress_bar
+from deepseek_v32.inference.commands.terminal import optional_bar
 from deepseek_v32.model.checkpoint.config_json import read_config
 from deepseek_v32.model.checkpoint.load import load_model, load_weights
 from deepseek_v32.model.checkpoint.locate import match
@@ -200,9 +201,10 @@ def test_overrides_reach_the_model(tmp_path):
     assert model.config.index_topk == 7
 
 
-def test_progress_bar(capsys):
+def test_progress_bar(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     """Bytes and rate, on standard error, so that standard output holds only a program's results."""
-    with progress_bar("Loading weights") as report:
+    with optional_bar("Loading weights") as report:
         for done in (1_000_000, 3_000_000, 4_000_000):
             report(done, 4_000_000)
     shown = capsys.readouterr()

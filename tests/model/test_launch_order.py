@@ -75,6 +75,7 @@ class Recorder(TorchDispatchMode):
             if self._current is not None:
                 return run(*args, **kwargs)
             given = parameters.bind(*args, **kwargs).arguments
+            given |= given["given"]._asdict() if "given" in given else {}
             names, allowed = EARLY.get(operation, ((), None))
             overlaps = allowed is not None and given.get(allowed, False)
             reads = {name: places(given[name]) for name in names if allowed is None or overlaps}

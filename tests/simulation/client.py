@@ -76,7 +76,7 @@ class Client:
         if self.gone:
             return []
         if not isinstance(self.stream, AsyncStream):
-            queue = self.stream._inbox.deltas
+            queue = self.stream._inbox
             return [queue.get() if self.completion else next(self.stream) for _ in range(queue.qsize())]
         if not self.stream._inbox._deltas:
             return []

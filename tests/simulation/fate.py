@@ -63,11 +63,16 @@ class Fate:
 
     # The runner's hooks.
 
-    def forward(self, batch: Batch) -> None:
+    def forward(self, batch: Batch) -> tuple[int, Fault] | None:
+        """Returns an entry of the batch, and the fault that ends the pass in the middle of it: its experts cannot be read."""
         self.others_run()
         if self._strikes("forward") is not None:
             raise self._fault({request.id for request in batch.requests})
         self._compute(batch.tokens)
+        if (row := self._strikes("stall")) is not None:  # a read that takes its time
+            self._perform("advance", {"seconds": (0.02, 0.5, 20.0, 150.0)[row]})
+        row = self._strikes("experts")
+        return None if row is None else (row % len(batch.requests), self._fault({each.id for each in batch.requests}))
 
     def spoil(self, batch: Batch, logits: torch.Tensor, runner: SimulatedRunner) -> torch.Tensor:
         self.others_run()

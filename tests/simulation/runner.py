@@ -20,7 +20,7 @@ from simulation.model import ORDINARY, VOCABULARY, draft_chain, extend, extend_d
 class Hooks(Protocol):
     """The simulation's side of a step: each is a place where other threads may run, and where a fault may strike."""
 
-    def forward(self, batch: Batch) -> None: ...
+    def forward(self, batch: Batch) -> tuple[int, Exception] | None: ...
 
     def spoil(self, batch: Batch, logits: torch.Tensor, runner: "SimulatedRunner") -> torch.Tensor: ...
 
@@ -146,8 +146,7 @@ class SimulatedRunner:
         plans: object = None,
         share: Share | None = None,
     ) -> "SimulatedStep":
-        if self._hooks is not None:
-            self._hooks.forward(batch)
+        failing = None if self._hooks is None else self._hooks.forward(batch)
         rows: list[list[float]] = []
         written: list[tuple[int, Entry]] = []
         given: list[int] = []
@@ -187,6 +186,9 @@ class SimulatedRunner:
                 if position >= start + count - logit_count:
                     rows.append(logits(digest))
                     given.append(token)
+            if failing is not None and failing[0] == i:  # some layers have written the last entry, others have not
+                self.index[slots[start + count - 1]] = UNWRITTEN
+                raise failing[1]
             computed.append(Computed(request, start, tokens[0], slots, digests, logit_count, draft_count, made))
         self.steps.append(tuple(written))
         result = torch.tensor(rows).reshape(-1, VOCABULARY)

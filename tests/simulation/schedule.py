@@ -153,6 +153,9 @@ def make_operation(rng: random.Random, settings: Settings) -> Operation:
         arguments = {"rank": rng.randint(0, 1)}
     elif name == "fail":
         arguments = {"where": rng.choice(FAULTS), "row": rng.randint(0, 3)}
+        if arguments["where"] == "forward" and arguments["row"]:  # in the middle of the pass, or none but a wait
+            where, row = (("experts", 0), ("experts", 1), ("stall", settings.pages % 4))[arguments["row"] - 1]
+            arguments = {"where": where, "row": row}
     elif name == "advance":
         arguments = {"seconds": rng.choice((0.01, 0.01, 0.05, 40.0))}
     elif name == "speed":

@@ -237,9 +237,10 @@ class World:
     def fail(self, where: str, row: int = 0) -> None:
         """The next time that it is possible, something fails.
 
-        where: "forward", "sample", "row" of logits, "stage", "draft", "text", "observer" or "delivery" to the event loop.
+        where: "forward", "sample", "row" of logits, "stage", "draft", "text", "observer", "delivery" to the event loop; "experts"
+        that cannot be read in the middle of a pass, or a "stall" until they are.
         """
-        if where not in ("forward", "draft") or not self.followers:  # with several ranks it ends the job
+        if where not in ("forward", "draft", "experts") or not self.followers:  # with several ranks it ends the job
             self.fate.arm(where, row)
 
     def meanwhile(self, points: int, operation: str, **arguments: Any) -> None:

@@ -27,7 +27,6 @@ class DraftInputs:
         self.noise = DraftNoise(random, torch.zeros(requests, dtype=torch.float64, device=device), seeds, positions)
 
     def fill(self, sampled: torch.Tensor, accepted: torch.Tensor, noise: DraftNoise) -> None:
-        """Copy the Choices of a step, on the device."""
         self.following[: len(sampled)] = sampled
         self.accepted[: len(accepted)] = accepted
         if noise.random:
@@ -36,11 +35,7 @@ class DraftInputs:
 
 
 class DraftGraphs:
-    """Runs the MTP layer after steps of `graphs`. On a CPU the same passes run without a graph.
-
-    They are not captured right after their step is, because other answers would wait for both captures. Nor are they after a step
-    without a graph, whose hidden states have no fixed place.
-    """
+    """Runs the MTP layer after steps of `graphs`, captured not right after the step, which would keep other answers waiting."""
 
     def __init__(self, drafter: Drafter, graphs: DecodeGraphs) -> None:
         self._drafter, self._graphs = drafter, graphs

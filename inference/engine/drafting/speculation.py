@@ -35,10 +35,7 @@ class Speculation:
         return min(sum(self._useful(request) for request in requests), budget // 2)
 
     def plan(self, batch: Batch, budget: int, pool: PagePool, take: bool, most: int = MAX_DRAFT_TOKENS) -> Batch:
-        """Add to a batch the drafts to verify, at most `budget` of them, and to make, at most `most` for each request.
-
-        take: whether drafts may take available pages. Otherwise they use only pages that their requests hold.
-        """
+        """Add at most `budget` drafts to verify, and `most` for each request to make. take: whether they may take pages."""
         if self.policy is None:
             return batch
         batch = self._leave_out(batch)

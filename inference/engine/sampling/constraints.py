@@ -22,7 +22,12 @@ def constrain(logits: torch.Tensor, rows: Sequence[Row]) -> torch.Tensor:
     """
     formed = [i for i, row in enumerate(rows) if row.request.grammar is not None]
     biased = [(i, *item) for i, row in enumerate(rows) for item in (row.request.params.logit_bias or {}).items()]
-    early = [(i, token) for i, row in enumerate(rows) if _is_early(row) for token in row.request.end_ids]
+    early = [
+        (i, token)
+        for i, row in enumerate(rows)  # a grammar has precedence: once it is complete, only an end token may come
+        if row.request.grammar is None and not may_end(row.request, row.offset)
+        for token in row.request.end_ids
+    ]
     if not (formed or biased or early):
         return logits
     device, all_masked = logits.device, len(formed) == len(rows)
@@ -57,16 +62,8 @@ def _bits(device: torch.device) -> torch.Tensor:
     return torch.tensor([1 << bit for bit in range(8)], dtype=torch.uint8, device=device)
 
 
-def _is_early(row: Row) -> bool:
-    """Tell whether no end token may come. A grammar has precedence: once it is complete, only an end token may come."""
-    return row.request.grammar is None and not may_end(row.request, row.offset)
-
-
 def make_masks(requests: Sequence[Request], vocab: int, pinned: bool) -> torch.Tensor:
-    """int32 [M, ⌈vocab / 32⌉] on the host: a bit for each token that may come, the lowest first.
-
-    pinned: in page-locked memory. Raises what a request's grammar raises.
-    """
+    """int32 [M, ⌈vocab / 32⌉] on the host, `pinned` or not: a bit for each token that may come, the lowest first."""
     masks = torch.full((len(requests), -(-vocab // 32)), EVERY, dtype=torch.int32, pin_memory=pinned)
     write_masks(requests, Mask.rows(masks.numpy().view(np.uint32)))
     return masks
@@ -79,7 +76,8 @@ def write_masks(requests: Sequence[Request], masks: Sequence[Mask]) -> None:
     the grammar engine's pool of 1 to 4 threads.
     """
     for request, mask in zip(requests, masks, strict=True):
-        _write(request, mask)
+        if request.grammar is not None:
+            request.grammar.write_mask(request.tokens, len(request.prompt), mask, may_end(request))
 
 
 def write_needed_masks(
@@ -98,7 +96,7 @@ def write_needed_masks(
         grammar = request.grammar
         if grammar is None or (tokens is not None and grammar.takes(request.tokens, len(request.prompt), tokens[row])):
             continue
-        _write(request, mask)
+        grammar.write_mask(request.tokens, len(request.prompt), mask, may_end(request))
         made.append(row)
     return tokens is None or not all(masks[row].holds(tokens[row]) for row in made)
 
@@ -107,8 +105,3 @@ def may_end(request: Request, offset: int = 0) -> bool:
     """Tell whether min_tokens have come. offset: tokens before the row in question that are drafts of its step."""
     least = request.params.min_tokens
     return not least or request.output_count + max(request.cache.pending - 1, 0) + offset >= least
-
-
-def _write(request: Request, mask: Mask) -> None:
-    if request.grammar is not None:
-        request.grammar.write_mask(request.tokens, len(request.prompt), mask, may_end(request))

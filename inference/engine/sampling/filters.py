@@ -44,10 +44,7 @@ def penalise(logits: torch.Tensor, rows: Sequence[Row]) -> torch.Tensor:
 
 
 def filter_scores(scores: torch.Tensor, params: Sequence[SamplingParams]) -> torch.Tensor:
-    """Scores divided by the temperature, float64 [N, vocab], and −inf where min_p, top_k or top_p exclude a token.
-
-    A row's distribution is ``exp`` of the row, up to a factor. The largest entry of a row is 0.
-    """
+    """Scores divided by the temperature, float64 [N, vocab], at most 0; −inf where min_p, top_k or top_p exclude a token."""
 
     def column(values: list[float]) -> torch.Tensor:
         return on_device(scores.device, values, torch.float64)[:, None]

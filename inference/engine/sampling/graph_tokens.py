@@ -117,7 +117,6 @@ class GreedySample:
         return values
 
     def read(self) -> list[list[Sample]]:
-        """Like SampledTokens.read."""
         if self._arrived is not None:
             self._arrived.synchronize()
         rows = sum(self.counts)
@@ -155,7 +154,6 @@ class SamplingInputs:
         self.masks = torch.zeros_like(self._host_masks[0], device=device)
 
     def noise(self, rows: int) -> DraftNoise:
-        """The noise of the first rows, on the device."""
         temperatures, seeds, places = self._numbers[:, :rows]
         return DraftNoise(True, temperatures.view(torch.float64), seeds, places)
 
@@ -198,7 +196,6 @@ class SamplingGraphs:
         self._steps: dict[tuple[DecodeInputs, bool, bool], CapturedStep[None]] = {}
 
     def free(self) -> None:
-        """Free all graphs. Later steps would capture new ones."""
         for step in self._steps.values():
             step.free()
         self._steps.clear()

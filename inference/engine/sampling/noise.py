@@ -14,10 +14,7 @@ _GAMMA, _FIRST, _SECOND = (value - 2**64 for value in (0x9E3779B97F4A7C15, 0xBF5
 
 
 def gumbel(seeds: torch.Tensor, positions: torch.Tensor, vocab: int) -> torch.Tensor:
-    """float64 [N, vocab]: row i is the noise for place ``positions[i]`` of an output with ``seeds[i]``, int64 [N] each.
-
-    Uses only torch operations, which do not wait for a GPU and can be captured in a graph.
-    """
+    """float64 [N, vocab]: row i is the noise for place ``positions[i]`` of an output with ``seeds[i]``, int64 [N] each."""
     keys = _mix(_mix(seeds.clone()) + (positions + 1) * _GAMMA)
     steps = torch.arange(1, vocab + 1, device=seeds.device) * _GAMMA
     bits = _shift(_mix(keys[:, None] + steps), 11)
@@ -40,10 +37,7 @@ class DraftNoise(NamedTuple):
     positions: torch.Tensor  # int64 [M]: the place in the output of the step's first token
 
     def choose(self, logits: torch.Tensor, accepted: torch.Tensor | int = 0, number: int = 0) -> torch.Tensor:
-        """int64 [M], one token for each row of logits fp32 [M, vocab], at the places ``positions + accepted + number``.
-
-        Logits that are no numbers give some id of the vocabulary.
-        """
+        """int64 [M], one token for each row of logits fp32 [M, vocab], at the places ``positions + accepted + number``."""
         if not self.random:
             return logits.argmax(-1)
         drawn = (self.temperatures > 0)[:, None]

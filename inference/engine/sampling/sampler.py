@@ -2,12 +2,11 @@
 
 Order and meaning are vLLM's: first constraints and penalties; then greedy requests take the likeliest token, and for the others
 temperature, min_p, top_k and top_p apply. Randomness has no state: a token is the likeliest after noise that depends only on the
-request's seed, the token's place in the output, and its id. So it is the same whatever else is in the batch, and again after a
-preemption.
+request's seed, the token's place in the output, and its id, whatever else is in the batch.
 
 A request may have drafts: guesses of its next tokens, which the step has computed after its last token. Each of its rows of logits
-is sampled as if the drafts before it were the request's tokens. This holds up to the first draft that differs from the token
-sampled in its place; from there on drafts and rows are dropped. So steps with drafts give the same tokens as steps without.
+is sampled as if the drafts before it were the request's tokens. From the first draft that differs from the token sampled in its
+place on, drafts and rows are dropped. So steps with drafts give the same tokens as steps without.
 """
 
 from collections.abc import Sequence
@@ -51,9 +50,8 @@ class SampledTokens:
     requests: Sequence[Request]
     counts: Sequence[int]  # rows of each request
     tokens: torch.Tensor  # int64 [N], by row, on the device
-    accepted: (
-        torch.Tensor | None
-    )  # int64 [M] on the device: the number of right drafts of each request, if there are any
+    # int64 [M] on the device: the number of right drafts of each request, if there are any.
+    accepted: torch.Tensor | None
     # int64 on the host: by row, whether its logits were finite; by row, the token; then `accepted`.
     _result: torch.Tensor
     # By row, on the host: the best log-probabilities, their token ids, and the sampled token's log-probability.
@@ -65,28 +63,20 @@ class SampledTokens:
         if self._arrived is not None:
             self._arrived.synchronize()
         values, count = self._result.tolist(), len(self.tokens)
-        finite, tokens, accepted = (
-            values[:count],
-            values[count : 2 * count],
-            values[2 * count :] or [0] * len(self.counts),
-        )
-        samples, first = [], 0
+        finite, tokens, accepted = values[:count], values[count : 2 * count], values[2 * count :]
+        accepted, samples, first = accepted or [0] * len(self.counts), [], 0
         for request, rows, right in zip(self.requests, self.counts, accepted, strict=True):
             own: list[Sample] = []
-            for offset in range(right + 1):
-                row = first + offset
-                own.append(
-                    self._sample(request, offset, row, tokens[row], offset < right)
-                    if finite[row]
-                    else ill_logits(request, offset)
-                )
-                if own[-1].error is not None:
+            for offset, row in enumerate(range(first, first + right + 1)):
+                if not finite[row]:
+                    own.append(ill_logits(request, offset))
                     break
+                own.append(self._sample(request, row, tokens[row], offset < right))
             samples.append(own)
             first += rows
         return samples
 
-    def _sample(self, request: Request, offset: int, row: int, token: int, drafted: bool) -> Sample:
+    def _sample(self, request: Request, row: int, token: int, drafted: bool) -> Sample:
         count = request.params.logprobs
         if count is None:
             return Sample(token, drafted=drafted)

@@ -87,7 +87,6 @@ class Batch:
 
     @property
     def most_drafts(self) -> int:
-        """Return the most drafts verified or made for any request."""
         return max(max(self.draft_counts, default=0), self.draft_tokens or 0)
 
     @property

@@ -38,11 +38,7 @@ DEVICE_TIMES = {"cpu": StepTimes(0.35, 0.8, 32), "cuda": StepTimes(0.015, 0.25, 
 
 
 class Pace:
-    """Predicts the time of prompt tokens from earlier steps' times.
-
-    A token at position p costs rate · (fixed + p). `fixed` is the token's own cost, in positions; p is the indexer's, which scores
-    every earlier token. Each sufficiently large step adjusts the rate, at most by a factor of two.
-    """
+    """Predicts the time of prompt tokens: one at position p costs rate · (fixed + p), for itself and for the indexer's scores."""
 
     def __init__(
         self, times: StepTimes = UNBOUNDED, fixed: float = 2**12, clock: Callable[[], float] = time.monotonic

@@ -23,7 +23,6 @@ class PagePool:
     """
 
     def __init__(self, page_count: int, page_size: int, reuse: bool = True, drafts: bool = False) -> None:
-        """drafts: whether there is a draft layer."""
         self.page_count = page_count
         self.page_size = page_size  # tokens
         self.reuse = reuse
@@ -53,7 +52,6 @@ class PagePool:
         return self.free + self.cached
 
     def pages_for(self, tokens: int) -> int:
-        """The number of pages that hold this many tokens."""
         return -(-tokens // self.page_size)
 
     def allocate(self, count: int) -> list[int]:
@@ -67,10 +65,7 @@ class PagePool:
         return pages
 
     def find(self, tokens: Sequence[int], most: int | None = None) -> tuple[list[int], int, int]:
-        """Find the pages of the longest known prefix of `tokens[:most]`; takes no references.
-
-        Returns them, the prefix id after them, and how many leading ones have the draft layer's entries.
-        """
+        """The longest known prefix of `tokens[:most]`: its pages, the id after it, how many have the draft layer's entries."""
         pages: list[int] = []
         prefix_id, drafted, whole = ROOT, 0, tuple(tokens)
         for end in range(self.page_size, (len(whole) if most is None else most) + 1, self.page_size):

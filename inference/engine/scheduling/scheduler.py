@@ -114,10 +114,7 @@ class Scheduler:
             request.cache.pending += min(logit_count, 1)
 
     def commit(self, batch: Batch, drafted: bool = False, accepted: Sequence[int] = ()) -> None:
-        """Call when the step's sampled tokens are in their requests: makes the pages that it has filled reusable.
-
-        drafted, accepted: as in Speculation.commit.
-        """
+        """Call when the step's tokens are in their requests: offers the pages that it has filled. See Speculation.commit."""
         self.pace.end(zip(batch.starts[batch.decodes :], batch.counts[batch.decodes :], strict=True))
         self.speculation.commit(batch, drafted, accepted)
         drafts = batch.draft_counts or (0,) * len(batch.requests)
@@ -203,10 +200,7 @@ class Scheduler:
             self.preempt_latest()
 
     def _admit(self, request: Request) -> bool:
-        """Move a waiting request to the running ones, with pages for all its tokens. False if pages or a place are lacking.
-
-        A request that passes others leaves the oldest of them what it needs.
-        """
+        """Move a waiting request to the running ones, with pages for all its tokens. False if it or the oldest lacks something."""
         oldest = self.waiting[0]
         kept_places, kept_pages = (0, 0) if request is oldest else (1, self.pool.pages_for(len(oldest.tokens)))
         if len(self.running) + kept_places >= self.max_sequences:
@@ -292,10 +286,7 @@ def count_skipped(started: Sequence[Request], waiting: Sequence[Request], advanc
 
 
 def next_decodes(batch: Batch, running: Sequence[Request], pool: PagePool) -> Batch | None:
-    """One decode of every running request, after `batch`, whose tokens it takes from the device; takes the pages that it needs.
-
-    None, and nothing taken, if there are no such requests, if one of them has other work to do, or if pages lack.
-    """
+    """One decode of every running request after `batch`, with the pages that it needs; None, and nothing taken, if one cannot."""
     continuing, growing = list[Request](), list[Request]()
     for each in running:
         if each.policy is not None:  # it runs without a graph, and needs tokens on the host

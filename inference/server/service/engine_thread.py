@@ -24,9 +24,6 @@ _RETRY_SECONDS = 0.05
 class DeviceLost(RuntimeError):
     """No later step can succeed."""
 
-    def __init__(self, fault: str) -> None:
-        super().__init__(f"the device computes nothing any more; restart the server: {fault}")
-
 
 class EngineThread:
     """Owns the engine while it runs. Other threads use the methods up to `stop`, the only one that waits for a step, and `work`.
@@ -85,7 +82,7 @@ class EngineThread:
             failed |= arrived.job.run(self._engine)
             self.work.end_job(arrived.job)
         if failed and (fault := self._engine.runner.device_fault()) is not None:
-            raise DeviceLost(fault)
+            raise DeviceLost(f"the device computes nothing any more; restart the server: {fault}")
 
     def _run(self) -> None:
         try:
@@ -103,11 +100,16 @@ class EngineThread:
 
     def _step(self, arrivals: list[Entry], cancels: list[int]) -> bool:
         """Run a step. Returns whether a request has failed."""
-        failed = False
+        failed, refused = False, []
         try:
             if arrivals and self._delivery.is_due:  # prompts may make the step a long one
                 self._delivery.flush_all(self.clock())
-            refused = self._queue_in_engine(arrivals)
+            for entry in arrivals:
+                try:
+                    self._engine.queue(entry.request)
+                except Exception as error:
+                    log_fault(log, "request %d could not be queued", entry.request.id)
+                    refused.append(error_delta(entry.request, str(Fault("queueing the request", error))))
             for entry in self.work.overdue(self.clock()):
                 entry.failure = TIMED_OUT
                 cancels.append(entry.request.id)
@@ -118,24 +120,12 @@ class EngineThread:
             self._update_stats()
             self._deliver(refused + deltas)
             failed = any(delta.finish_reason == "error" for delta in deltas)
-        # The engine itself handles a model that raises, so this is a bug. It must not end the service.
-        except Exception:
+        except Exception:  # a bug: the engine itself handles a model that raises. It must not end the service
             log_fault(log, "the engine failed")
             self._fail_all(STEP_FAILED)
             failed = True
         self._last_step = self.clock()
         return failed
-
-    def _queue_in_engine(self, arrivals: list[Entry]) -> list[Delta]:
-        """Queue the new requests. Returns the last deltas of those that the engine has not taken."""
-        refused = []
-        for entry in arrivals:
-            try:
-                self._engine.queue(entry.request)
-            except Exception as error:
-                log_fault(log, "request %d could not be queued", entry.request.id)
-                refused.append(error_delta(entry.request, str(Fault("queueing the request", error))))
-        return refused
 
     def _update_stats(self) -> None:
         try:
@@ -218,7 +208,6 @@ class Delivery:
 
     @property
     def is_due(self) -> bool:
-        """Tell whether deltas wait for the next delivery."""
         return bool(self.waiting)
 
     def flush(self, urgent: Collection[Inbox], now: float, open_requests: int) -> None:
@@ -233,7 +222,6 @@ class Delivery:
             self.waiting = deliver(due) + later
 
     def flush_all(self, now: float) -> None:
-        """Deliver all that waits, before a step that may be long."""
         self.waiting, self._latest = deliver(self.waiting), now
 
 

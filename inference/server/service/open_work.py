@@ -69,13 +69,11 @@ class OpenWork:
 
     @property
     def is_idle(self) -> bool:
-        """Tell whether there is nothing to run."""
         with self._wake:
             return not self._entries and not self._waiting_jobs
 
     @property
     def jobs(self) -> int:
-        """The number of jobs that have not ended."""
         return len(self._jobs)
 
     @property
@@ -92,7 +90,6 @@ class OpenWork:
             return held + sum(not job.is_cancelled for job in self._jobs)
 
     def find(self, request_id: int) -> Entry | None:
-        """An open request, or None."""
         return self._entries.get(request_id)
 
     # For the callers' threads.
@@ -161,10 +158,7 @@ class OpenWork:
             self._jobs.pop(job, None)
 
     def take_all(self, forget: bool = False) -> tuple[list[Entry], list[ScoreJob]]:
-        """Every open request, none of which arrives any more, and the jobs that wait, which are no longer open.
-
-        forget: nothing is open any more.
-        """
+        """The open requests, none of which arrives any more, and the jobs that wait, which end here. forget: nothing stays open."""
         with self._wake:
             entries, jobs = list(self._entries.values()), list(self._waiting_jobs)
             self._arrivals.clear()

@@ -30,7 +30,6 @@ class ScoreJob:
         return self.is_cancelled or self._clock() > self._deadline
 
     def run(self, engine: Engine) -> bool:
-        """Do the work. Returns whether it has raised an Exception."""
         if not self.future.set_running_or_notify_cancel():
             return False
         try:

@@ -24,10 +24,7 @@ REPORT_SECONDS = 10.0
 
 
 def configure_logging(level: LogLevel = "info") -> None:
-    """Write log records of this package and of the HTTP server from `level` on to standard error; of other packages, warnings.
-
-    For programs, called once when they start. A root handler that is installed already is kept.
-    """
+    """Write records of this package and of the HTTP server from `level` on to standard error; of other packages, warnings."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for name in ("deepseek_v32", "uvicorn"):
         logging.getLogger(name).setLevel(level.upper())
@@ -38,7 +35,6 @@ class ServerLog:
 
     def __init__(self, service: "Service") -> None:
         self._service = service
-        self._first_tokens = 0  # tokens sampled at the end of a prompt, which no decode step computed
         self._restart(service.stats().engine)
 
     def first_token(self, seconds: float) -> None:
@@ -52,11 +48,11 @@ class ServerLog:
         if completion is None or not log.isEnabledFor(logging.INFO):
             return
         usage, timings = completion.usage, completion.timings
+        guessed = f" ({timings.drafted_tokens} guessed)" if timings.drafted_tokens else ""
         parts = [
             f"request {delta.request_id}: {completion.finish_reason}",
             f"{usage.prompt_tokens} prompt tokens ({usage.cached_tokens} cached)",
-            f"{usage.completion_tokens} generated"
-            + (f" ({timings.drafted_tokens} guessed)" if timings.drafted_tokens else ""),
+            f"{usage.completion_tokens} generated{guessed}",
         ]
         if timings.time_to_first_token is not None:
             parts.append(f"first token after {timings.time_to_first_token:.2f} s")
@@ -94,6 +90,5 @@ class ServerLog:
         self._restart(engine)
 
     def _restart(self, engine: "EngineStats") -> None:
-        self._before = engine
-        self._since = time.monotonic()
-        self._first_tokens = 0
+        self._before, self._since = engine, time.monotonic()
+        self._first_tokens = 0  # tokens sampled at the end of a prompt, which no decode step computed

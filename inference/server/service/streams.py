@@ -83,7 +83,7 @@ class SyncStream(Stream):
         if self._ended:
             raise StopIteration
         try:
-            delta = self._inbox.deltas.get(timeout=seconds)
+            delta = self._inbox.get(timeout=seconds)
         except queue.Empty:
             return None
         self._ended = delta.finish_reason is not None
@@ -122,27 +122,18 @@ class AsyncInbox:
         return deltas
 
 
-class SyncInbox:
-    """Filled by the engine's thread, emptied by the caller's."""
-
-    def __init__(self) -> None:
-        self.deltas: queue.SimpleQueue[Delta] = queue.SimpleQueue()
-
-
+SyncInbox = queue.SimpleQueue[Delta]  # filled by the engine's thread, emptied by the caller's
 Inbox = AsyncInbox | SyncInbox
 
 
 def deliver(deltas: Iterable[tuple[Inbox, Delta]]) -> list[tuple[Inbox, Delta]]:
-    """Put deltas into their inboxes and wake each event loop once. A wake-up per delta costs a small model 10 % of its speed.
-
-    Returns those that their event loop has not taken although it is open, in order, to be delivered later.
-    """
+    """Put deltas into their inboxes and wake each event loop once. Returns what an open loop has not taken, for later."""
     by_loop: dict[asyncio.AbstractEventLoop, list[tuple[AsyncInbox, Delta]]] = defaultdict(list)
     for inbox, delta in deltas:
-        if isinstance(inbox, SyncInbox):
-            inbox.deltas.put(delta)
-        else:
+        if isinstance(inbox, AsyncInbox):
             by_loop[inbox.loop].append((inbox, delta))
+        else:
+            inbox.put(delta)
     refused: list[tuple[Inbox, Delta]] = []
     for loop, pairs in by_loop.items():
         try:

@@ -15,6 +15,8 @@
 
 namespace all_reduce {
 
+using namespace common;
+
 constexpr int kThreads = 256;      // a piece of 16 bytes each
 constexpr int kNormThreads = 512;  // at most: of 16 columns each
 
@@ -70,8 +72,7 @@ __device__ __forceinline__ void add(float (&sums)[2], uint32_t word) {
 template <class Element>
 __device__ __forceinline__ uint32_t rounded(const float (&sums)[2]) {
   if constexpr (std::is_same_v<Element, float>) return __float_as_uint(sums[0]);
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(sums[0], sums[1]);
-  return *reinterpret_cast<const uint32_t*>(&pair);
+  return pack<__nv_bfloat16>(sums[0], sums[1]);
 }
 
 // Where the part of rank `source` lies in the inbox of rank `owner`: 32 bytes for the 16 of a piece.
@@ -122,14 +123,13 @@ struct SummedNorm {
 
 // The sum, the residual stream, and the norm with its FP8 operand. A CTA takes a token.
 __global__ void __launch_bounds__(kNormThreads) all_reduce_norm_kernel(SummedNorm p) {
-  using namespace common;
   __shared__ float sums[kNormThreads / 32];
   pdl_launch_dependents();
   const int64_t token = blockIdx.x;
   const int lane = threadIdx.x % 32, column = column_of(threadIdx.x / kGroupLanes, lane);
   if (!p.rows.static_gain) pdl_wait();
   float gain[kHeldOfGroup];
-  p.rows.load_gain(gain, column);
+  load_gain(gain, p.rows.gain + column);
   pdl_wait();
   const uint32_t call = __ldcg(p.sum.calls + token) + 1;
   const int64_t first = token * p.rows.width + column;
@@ -151,11 +151,6 @@ __global__ void __launch_bounds__(kNormThreads) all_reduce_norm_kernel(SummedNor
   for (int w = 0; w < static_cast<int>(blockDim.x) / 32; ++w) squares += sums[w];
   p.rows.norm(values, gain, squares, token, column, lane);
 }
-
-using common::data;
-using common::DeviceGuard;
-using common::stream_of;
-using tvm::ffi::TensorView;
 
 int64_t bytes_of(const TensorView& x) {
   int64_t elements = 1;

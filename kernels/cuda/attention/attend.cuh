@@ -55,8 +55,7 @@ __device__ __forceinline__ void attend(const Problem& p, const More*... more) {
   else
     wait_for_plan(p);
   constexpr int kCtas = C::kPair ? 2 : 1;
-  const int rank = C::kPair ? cluster_rank() : 0;
-  const int cluster = blockIdx.x / kCtas, clusters = gridDim.x / kCtas;
+  const int rank = C::kPair ? cluster_rank() : 0, cluster = blockIdx.x / kCtas, clusters = gridDim.x / kCtas;
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
   if (group == 0) {
     grow_registers<Producer::kMathRegisters>();

@@ -39,27 +39,20 @@ __device__ __forceinline__ void softmax(float (&scores)[32], uint32_t (&packed)[
     s.reference[kParity][line + 8] = second;
   }
   float added[2] = {0.0f, 0.0f};
-  if constexpr (C::Order::kHandover != Handover::kWhole) {
-    exponentiate<Element, 0, 2>(scores, packed, added, p.scale_log2, first, second);
-    if constexpr (kParity == 1 && C::Order::kOdd == Ahead::kAll) finish_others_values<C>(o, s);
-    store_probabilities<0, 2>(packed, tile);
-    named_arrive(kHandover + kParity, 256);
-    rescale(o, row, first, second);
-    add_values<Element, 0, 2>(o, packed, v);
-    exponentiate<Element, 2, 4>(scores, packed, added, p.scale_log2, first, second);
-    if constexpr (C::Order::kHandover == Handover::kHalvesValuesFirst) add_values<Element, 2, 4>(o, packed, v);
-    store_probabilities<2, 4>(packed, tile);
-    named_arrive(kHandoverRest + kParity, 256);
-    if constexpr (C::Order::kHandover == Handover::kHalves) add_values<Element, 2, 4>(o, packed, v);
-  } else {
-    exponentiate<Element, 0, 4>(scores, packed, added, p.scale_log2, first, second);
-    // This precedes the store of the probabilities: the fence after it would wait for these MMAs, and so would the release of the buffer.
-    if constexpr (kParity == 1 && C::Order::kOdd == Ahead::kAll) finish_others_values<C>(o, s);
-    store_probabilities<0, 4>(packed, tile);
-    named_arrive(kHandover + kParity, 256);
-    rescale(o, row, first, second);
-    add_values<Element>(o, packed, v);
+  exponentiate<Element, 0, 2>(scores, packed, added, p.scale_log2, first, second);
+  if constexpr (kParity == 1 && C::Order::kOdd == Ahead::kAll) {  // values of P0 are still being added: release their half of buffer 0
+    mma_wait<0>();
+    hold(o);
+    release<C, 1>(s, 0);
   }
+  store_probabilities<0, 2>(packed, tile);
+  named_arrive(kHandover + kParity, 256);
+  rescale(o, row, first, second);
+  add_values<Element, 0, 2>(o, packed, v);
+  exponentiate<Element, 2, 4>(scores, packed, added, p.scale_log2, first, second);
+  add_values<Element, 2, 4>(o, packed, v);
+  store_probabilities<2, 4>(packed, tile);
+  named_arrive(kHandoverRest + kParity, 256);
   row.sum[0] += added[0];
   row.sum[1] += added[1];
 }
@@ -81,17 +74,9 @@ __device__ __forceinline__ void math(const Problem& p, SharedMemory& s, int clus
       load_queries<C>(p, s, item.query, first_row, (threadIdx.x >> 5) & 3);
       started = true;
     }
-    float o[128], scores[32];
+    float o[128] = {}, scores[32];
     uint32_t packed[16];
     RowState row;
-#pragma unroll
-    for (int i = 0; i < 128; ++i) o[i] = 0.0f;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      row.reference[half] = kFloor;
-      row.sum[half] = 0.0f;
-      row.top[half] = -INFINITY;
-    }
     int limit[2] = {item.keys, item.keys};
     if (C::kLookup != Lookup::kIndices && p.causal)
 #pragma unroll

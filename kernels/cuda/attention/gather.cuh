@@ -20,19 +20,15 @@ struct Gather {
   static __device__ __forceinline__ void run(const Problem& p, SharedMemory& s, int cluster, int clusters, int) {
     const int lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3, chunk = lane & 7, line = warp * 4 + lane / 8;
     const uint32_t swizzled = line * 128 + ((chunk ^ (line & 7)) << 4);
-    uint32_t phases = 3, q_phase = 0;  // a bit for each buffer: the parity with which to wait for `empty`
-    for (typename C::Work item(p, cluster, clusters); item.more(); item.next()) {
-      if (item.begin >= item.end) continue;
-      int next[kPerThread], flags[2];
-      look_up(p, item, item.begin, line, next, flags);
-      // The first item's queries are loaded by a math group.
-      if (q_phase++ > 0) {
-        barrier_wait(shared_address(&s.q_empty), q_phase & 1);
-        load_queries<C>(p, s, item.query, item.group * kRows, warp);
-      }
-      for (int block = item.begin; block < item.end; ++block)
-        fill(p, s, item, block, (block - item.begin) & 1, phases, line, chunk, swizzled, next, flags);
-    }
+    uint32_t phases = 3;  // a bit for each buffer: the parity with which to wait for `empty`
+    int next[kPerThread], flags[2];
+    for_each_item<C>(
+        p, s, typename C::Work(p, cluster, clusters), 0, warp,
+        [&](const typename C::Work& item) { look_up(p, item, item.begin, line, next, flags); },
+        [&](const typename C::Work& item) {
+          for (int block = item.begin; block < item.end; ++block)
+            fill(p, s, item, block, (block - item.begin) & 1, phases, line, chunk, swizzled, next, flags);
+        });
   }
 
  private:

@@ -9,13 +9,10 @@
 
 namespace mla {
 
-using tvm::ffi::Optional;
-using tvm::ffi::TensorView;
-
 // The problem of sparse attention: q [N, H, 576], indices [N, K]; a length serves `lengths_divisor` consecutive queries; out [N, H, 512] and
 // lse [N, H]. The caller adds where the keys lie.
 inline Problem sparse_problem(const TensorView& q, const TensorView& indices, const Optional<TensorView>& lengths, int64_t lengths_divisor,
-                              const Optional<TensorView>& sink, const TensorView& out, const TensorView& lse, double scale, double lse_factor) {
+                              const Optional<TensorView>& sink, const TensorView& out, const TensorView& lse, double scale) {
   Problem p = {};
   p.q = data<void>(q);
   p.q_rope = data<__nv_bfloat16>(q) + kValueWidth;
@@ -34,7 +31,7 @@ inline Problem sparse_problem(const TensorView& q, const TensorView& indices, co
   p.sink = data<float>(sink);
   p.out = data<void>(out);
   p.lse = data<float>(lse);
-  p.lse_factor = static_cast<float>(lse_factor);
+  p.lse_factor = 0.6931471805599453f;
   return p;
 }
 
@@ -51,6 +48,16 @@ inline void read_cache(Keys& keys, const TensorView& cache) {
 // Records are addressed in units of 16 bytes, in 32 bits.
 inline bool exceeds_64_gib(const TensorView& cache) {
   return ((cache.size(0) - 1) * cache.stride(0) + cache.size(1) * cache.stride(1)) >> 36 != 0;
+}
+
+// The plan of a step: parts [parts, 8] and split offsets [queries + 1], int32. `overhead`, `slot` and `merge`: see struct Costs.
+template <Lookup kLookup>
+void launch_plan(const Keys& keys, const TensorView& parts, const TensorView& split_offset, int64_t overhead, int64_t slot, int64_t merge) {
+  DeviceGuard guard(parts);
+  const Costs costs{int(overhead), int(slot), int(merge)};
+  plan_kernel<kLookup><<<1, 32, 0, stream_of(parts)>>>(keys, static_cast<int>(split_offset.size(0)) - 1, costs,
+                                                       static_cast<int>(parts.size(0)), data<Part>(parts), data<int32_t>(split_offset));
+  check(cudaGetLastError(), "plan");
 }
 
 // With parts, the kernel may start while the one before it drains: it waits on the device before it reads the plan.

@@ -1,6 +1,7 @@
 // Split-KV: the kernels that merge partial results.
 #pragma once
 
+#include "../common/lane_sums.cuh"
 #include "../common/ptx.cuh"
 #include "problem.cuh"
 
@@ -239,12 +240,7 @@ __device__ __forceinline__ void count_tasks(const Problem& p, int from, int (&st
     tasks[i] = splits <= 1 ? 0 : splits <= kFewSplits ? (p.rows + kTaskRows - 1) / kTaskRows : p.rows;
     sum += tasks[i];
   }
-  int end = sum;
-#pragma unroll
-  for (int far = 1; far < 32; far *= 2) {
-    const int lower = __shfl_up_sync(~0u, end, far);
-    if (lane >= far) end += lower;
-  }
+  const int end = sum_through(sum, lane);
   int start = end - sum;
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {

@@ -93,7 +93,7 @@ __device__ __forceinline__ void scores_after(float (&scores)[32], float (&o)[128
     wait_for_keys<C>(s, buffer, 1, parity);
     score_tiles<C, kLeftTiles, kTiles>(scores, s, buffer, parity);
     mma_commit();
-  } else if constexpr (C::Order::kRelease == Release::kBehindTile) {
+  } else {
     wait_for_keys<C>(s, buffer, kFirst == 0 ? 0 : 1, parity);
     score_tiles<C, kFirst, kFirst + 1>(scores, s, buffer, parity);
     mma_commit();
@@ -106,17 +106,6 @@ __device__ __forceinline__ void scores_after(float (&scores)[32], float (&o)[128
     }
     score_tiles<C, kFirst == 0 ? kLeftTiles : kFirst + 1, kTiles>(scores, s, buffer, parity);
     mma_commit();
-  } else {
-    if constexpr (kFirst == 0) {
-      wait_for_keys<C>(s, buffer, 0, parity);
-      score_tiles<C, 0, kLeftTiles>(scores, s, buffer, parity);
-    }
-    wait_for_keys<C>(s, buffer, 1, parity);
-    score_tiles<C, kLeftTiles, kTiles>(scores, s, buffer, parity);
-    mma_commit();
-    mma_wait<1>();
-    hold(o);
-    release<C, kHalf>(s, buffer ^ 1);
   }
 }
 
@@ -147,22 +136,9 @@ __device__ __forceinline__ void add_others_values(float (&o)[128], RowState& row
   using Element = typename C::Element;
   named_sync(kHandover + kParity, 256);
   rescale(o, row, s.reference[kParity][line], s.reference[kParity][line + 8]);
-  if constexpr (C::Order::kHandover != Handover::kWhole) {
-    add_values<Element, 0, 2, false>(o, tile, v);
-    named_sync(kHandoverRest + kParity, 256);
-    add_values<Element, 2, 4>(o, tile, v);
-  } else {
-    add_values<Element>(o, tile, v);
-  }
-}
-
-// Where group 1 issues all its scores first, the values of P0 are still being added during its softmax: this waits for them in the middle
-// of it, and releases their half of buffer 0.
-template <class C>
-__device__ __forceinline__ void finish_others_values(float (&o)[128], SharedMemory& s) {
-  mma_wait<0>();
-  hold(o);
-  release<C, 1>(s, 0);
+  add_values<Element, 0, 2, false>(o, tile, v);
+  named_sync(kHandoverRest + kParity, 256);
+  add_values<Element, 2, 4>(o, tile, v);
 }
 
 }  // namespace mla

@@ -33,16 +33,8 @@ __device__ __forceinline__ void math_one_scorer(const Problem& p, SharedMemory& 
       load_queries<C>(p, s, item.query, first_row, (threadIdx.x >> 5) & 3);
       started = true;
     }
-    float o[128];
+    float o[128] = {};
     RowState row;
-#pragma unroll
-    for (int i = 0; i < 128; ++i) o[i] = 0.0f;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      row.reference[half] = kFloor;
-      row.sum[half] = 0.0f;
-      row.top[half] = -INFINITY;
-    }
     if (item.begin >= item.end) {  // no keys at all
       finish_empty<C>(p, item, first_row);
       continue;

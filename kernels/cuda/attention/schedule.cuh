@@ -3,7 +3,7 @@
 //
 // No order can deadlock. Let block n go into buffer n % 2, so that its keys wait for both halves of block n - 2 to be released. A release of
 // block n - 2 waits for the probabilities of block n - 2, which need its keys, and at most for the arrival of keys of block n - 1, whose
-// scores a group issues before it waits for the MMAs that the release stands for (kBehindTile, kBehindScores), or before it takes the
+// scores a group issues before it waits for the MMAs that the release stands for (kBehindTile), or before it takes the
 // other group's probabilities (Ahead). So the keys of block n wait only for keys of earlier blocks, and the producer fills buffers in
 // the order of blocks, left halves first. A group that waits for probabilities of block m waits for a group that waits for keys of block
 // m, or for probabilities of block m - 1. Queries are replaced when the last scores of an item are done, which waits for none of the
@@ -21,24 +21,15 @@ enum class Ahead {
 
 // When the half of a buffer that the other group's probabilities are multiplied with is released.
 enum class Release {
-  kBehindScores,  // when all the next scores have been issued after those MMAs
-  kBehindTile,    // when one tile of scores has been
-  kAtOnce,        // before the next scores are waited for
+  kBehindTile,  // when one tile of the next scores has been issued after those MMAs
+  kAtOnce,      // before the next scores are waited for
 };
 
-// How probabilities are handed to the other group.
-enum class Handover {
-  kWhole,
-  kHalves,             // 32 keys, then the other 32; this group's values are added in halves, too
-  kHalvesValuesFirst,  // the second half is stored after the MMAs of its values have been issued
-};
-
-template <Ahead kEven_, Ahead kOdd_, Release kRelease_, Handover kHandover_, bool kFence_>
+template <Ahead kEven_, Ahead kOdd_, Release kRelease_, bool kFence_>
 struct Order {
   static constexpr bool kSeesaw = true;
   static constexpr Ahead kEven = kEven_, kOdd = kOdd_;
   static constexpr Release kRelease = kRelease_;
-  static constexpr Handover kHandover = kHandover_;
   // A proxy fence between the full barrier of keys and their scores. Keys that the generic proxy stored need it. For keys that cp.async
   // copied, the PTX manual asks for it, too; FlashMLA and the multistage kernels of CUTLASS do without.
   static constexpr bool kFence = kFence_;

@@ -77,4 +77,20 @@ __device__ __forceinline__ void load_queries(const Problem& p, SharedMemory& s, 
   barrier_arrive_after_copies(shared_address(&s.q_full));
 }
 
+// The producer's items, from `item` on: start(item), then the queries, which a math group loads for the first item, then bring(item).
+template <class C, class Start, class Bring>
+__device__ __forceinline__ void for_each_item(const Problem& p, SharedMemory& s, typename C::Work item, int rank, const int& warp,
+                                              const Start& start, const Bring& bring) {
+  uint32_t q_phase = 0;
+  for (; item.more(); item.next()) {
+    if (item.begin >= item.end) continue;
+    start(item);
+    if (q_phase++ > 0) {
+      barrier_wait(shared_address(&s.q_empty), q_phase & 1);
+      load_queries<C>(p, s, item.query, (item.group * (C::kPair ? 2 : 1) + rank) * kRows, warp);
+    }
+    bring(item);
+  }
+}
+
 }  // namespace mla

@@ -5,8 +5,8 @@
 
 namespace mla {
 
-struct RowState {
-  float reference[2], sum[2], top[2];  // of this thread's two rows; `top` is the true maximum of the raw scores
+struct RowState {  // of this thread's two rows; `top` is the true maximum of the raw scores
+  float reference[2] = {kFloor, kFloor}, sum[2] = {0.0f, 0.0f}, top[2] = {-INFINITY, -INFINITY};
 };
 
 // Rescales sums and output to new references. Under the first reference all of them are zeros.

@@ -1,9 +1,12 @@
 // Stamps next to the paged caches (definitions: kernels/cache_stamps.py): the chains and stamps of a step's new tokens, one CTA a sequence;
 // and the checks, one CTA for each layer of each task.
 
+#include "../common/lane_sums.cuh"
 #include "../common/pdl.cuh"
 
 namespace cache_stamps {
+
+using namespace common;
 
 constexpr int kStampThreads = 256;
 constexpr int kCheckThreads = 128;
@@ -57,11 +60,7 @@ __global__ void __launch_bounds__(kStampThreads) stamp_kernel(Stamping p) {
     uint64_t sum = term;  // of the tile's terms up to this one
     uint64_t total = term;
     if (end - first > 1) {
-#pragma unroll
-      for (int distance = 1; distance < 32; distance *= 2) {
-        const uint64_t other = __shfl_up_sync(kAll, sum, distance);
-        if (lane >= distance) sum += other;
-      }
+      sum = sum_through(sum, lane);
       if (lane == 31) warp_sums[warp] = sum;
       __syncthreads();
       total = 0;
@@ -215,14 +214,6 @@ __global__ void __launch_bounds__(kCheckThreads) check_kernel(Checking p) {
     }
   }
 }
-
-using common::check;
-using common::data;
-using common::DeviceGuard;
-using common::launch_pdl;
-using common::stream_of;
-using tvm::ffi::Optional;
-using tvm::ffi::TensorView;
 
 // tokens, positions, slots int64 [T], block_table int32 [B, W], query_starts int32 [B + 1] or none, chains int64 [S, 2], factors int64 [L, 2],
 // multipliers int64 [N] -> chains of the new slots, stamps int32 [L, 2, T].

@@ -2,10 +2,10 @@
 // 64 elements apart: kernels/tile/lanes.py has the same layout, and scales and codes have the same bits.
 #pragma once
 
-#include <cuda_bf16.h>
 #include <cuda_fp8.h>
 
-#include <cstdint>
+#include "lane_sums.cuh"
+#include "ptx.cuh"
 
 namespace common {
 
@@ -14,19 +14,19 @@ constexpr int kPiece = 8, kPieces = 2, kHeldOfGroup = kPiece * kPieces, kApart =
 // The first of the columns that a lane holds; the second piece begins kApart columns later.
 __device__ __forceinline__ int column_of(int group, int lane) { return group * kGroup + lane % kGroupLanes * kPiece; }
 
+// RoPE of an interleaved pair of bf16. The products and their sum are rounded separately, as in the reference.
+__device__ __forceinline__ uint32_t rotated(uint32_t pair, float cosine, float sine) {
+  const float even = __uint_as_float(pair << 16), odd = __uint_as_float(pair & 0xFFFF0000u);
+  return pack<__nv_bfloat16>(__fsub_rn(__fmul_rn(even, cosine), __fmul_rn(odd, sine)), __fadd_rn(__fmul_rn(even, sine), __fmul_rn(odd, cosine)));
+}
+
 __device__ __forceinline__ void unpack8(float* x, const uint4& v) {
   const uint32_t words[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
   for (int i = 0; i < 4; ++i) x[2 * i] = __uint_as_float(words[i] << 16), x[2 * i + 1] = __uint_as_float(words[i] & 0xFFFF0000u);
 }
 __device__ __forceinline__ uint4 pack8(const float* x) {
-  uint32_t words[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(x[2 * i], x[2 * i + 1]);
-    words[i] = *reinterpret_cast<const uint32_t*>(&pair);
-  }
-  return {words[0], words[1], words[2], words[3]};
+  return {pack<__nv_bfloat16>(x[0], x[1]), pack<__nv_bfloat16>(x[2], x[3]), pack<__nv_bfloat16>(x[4], x[5]), pack<__nv_bfloat16>(x[6], x[7])};
 }
 // Rounds eight values to bf16, and returns their bits.
 __device__ __forceinline__ uint4 round8(float* x) {
@@ -39,12 +39,9 @@ __device__ __forceinline__ void load8(float* x, const float* source) {
   const float4 a = reinterpret_cast<const float4*>(source)[0], b = reinterpret_cast<const float4*>(source)[1];
   x[0] = a.x, x[1] = a.y, x[2] = a.z, x[3] = a.w, x[4] = b.x, x[5] = b.y, x[6] = b.z, x[7] = b.w;
 }
+// The weights of a norm for the two pieces of a lane.
+__device__ __forceinline__ void load_gain(float* gain, const float* source) { load8(gain, source), load8(gain + kPiece, source + kApart); }
 
-__device__ __forceinline__ float sum_of_lanes(float x) {
-#pragma unroll
-  for (int level = 16; level > 0; level /= 2) x += __shfl_xor_sync(~0u, x, level);
-  return x;
-}
 // 1 / sqrt(mean + eps) of a sum of squares, each step rounded.
 __device__ __forceinline__ float rms_factor(float squares, int width, float eps) {
   return __frcp_rn(__fsqrt_rn(__fadd_rn(__fdiv_rn(squares, static_cast<float>(width)), eps)));

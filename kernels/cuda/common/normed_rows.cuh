@@ -20,9 +20,6 @@ struct NormedRows {
   bool ue8m0;
   bool static_gain;  // the previous kernel has not written it
 
-  __device__ __forceinline__ void load_gain(float (&held)[kHeldOfGroup], int column) const {
-    load8(held, gain + column), load8(held + kPiece, gain + column + kApart);
-  }
   __device__ __forceinline__ void load_residual(uint4 (&held)[kPieces], int64_t token, int column) const {
 #pragma unroll
     for (int i = 0; i < kPieces; ++i)

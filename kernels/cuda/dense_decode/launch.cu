@@ -11,7 +11,7 @@ namespace mla {
 // Keys come from device memory. Group 1 has the time to score its whole block while it waits for the other group's probabilities; group 0
 // takes probabilities before it waits for keys. With 128 heads, B=128 of 4096 keys, ratio to FlashMLA's time on one H200: 1.02; with group 1
 // scoring the left half ahead 1.04, with both groups doing so 1.05, with none and buffers released at once 1.07.
-using DenseOrder = Order<Ahead::kNothing, Ahead::kAll, Release::kBehindTile, Handover::kHalvesValuesFirst, /* fence */ false>;
+using DenseOrder = Order<Ahead::kNothing, Ahead::kAll, Release::kBehindTile, /* fence */ false>;
 template <class Element>
 using DenseConfig = Config<Lookup::kPages, Storage::kRows, Element, false, DenseOrder>;
 // Scores start with a page's first tile that arrives: ragged contexts 1.04 instead of 1.05.
@@ -36,22 +36,12 @@ __global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel_list
   attend<ListConfig, Gather<ListConfig>>(problem);
 }
 
-// The plan of a step: parts [parts, 8] and split offsets [B + 1], int32, from context lengths [B] or from kv_indptr [B + 1]. `overhead`,
-// `slot` and `merge`: see struct Costs.
+// The plan of a step from context lengths [B] or from kv_indptr [B + 1], see launch_plan.
 void dense_decode_plan(TensorView parts, TensorView split_offset, TensorView lengths, int64_t overhead, int64_t slot, int64_t merge) {
-  const Costs costs{int(overhead), int(slot), int(merge)};
-  DeviceGuard guard(parts);
   Keys keys = {};
   keys.lengths = data<int32_t>(lengths);
-  const int queries = static_cast<int>(split_offset.size(0)) - 1;
-  const int part_count = static_cast<int>(parts.size(0));
-  if (lengths.size(0) == queries)
-    plan_kernel<Lookup::kPages><<<1, 32, 0, stream_of(parts)>>>(keys, queries, costs, part_count, data<Part>(parts),
-                                                                data<int32_t>(split_offset));
-  else
-    plan_kernel<Lookup::kList><<<1, 32, 0, stream_of(parts)>>>(keys, queries, costs, part_count, data<Part>(parts),
-                                                               data<int32_t>(split_offset));
-  check(cudaGetLastError(), "plan");
+  const auto launch = lengths.size(0) + 1 == split_offset.size(0) ? launch_plan<Lookup::kPages> : launch_plan<Lookup::kList>;
+  launch(keys, parts, split_offset, overhead, slot, merge);
 }
 
 namespace {

@@ -9,6 +9,8 @@
 
 namespace fp32_ops {
 
+using namespace common;
+
 constexpr int kThreads = 256, kWarps = kThreads / 32;
 constexpr int kHeld = 8;                      // float4s of each weight row that a thread holds, loaded before pdl_wait if they are static
 constexpr int kWidth = kThreads * 4 * kHeld;  // the widest row that a CTA can hold
@@ -21,11 +23,6 @@ __device__ __forceinline__ float4 load4(const __nv_bfloat16* x) {
   const uint2 v = *reinterpret_cast<const uint2*>(x);
   return {__uint_as_float(v.x << 16), __uint_as_float(v.x & 0xFFFF0000u), __uint_as_float(v.y << 16),
           __uint_as_float(v.y & 0xFFFF0000u)};
-}
-__device__ __forceinline__ float sum_of_warp(float x) {
-#pragma unroll
-  for (int level = 16; level > 0; level /= 2) x += __shfl_xor_sync(kAll, x, level);
-  return x;
 }
 
 struct Linear {
@@ -117,11 +114,11 @@ __global__ void __launch_bounds__(kNormWarps * 32) layer_norm_kernel(Norm p) {
     values[i] = lane + 32 * i < p.width ? static_cast<float>(x[lane + 32 * i]) : 0.0f;
     sum += values[i];
   }
-  const float mean = sum_of_warp(sum) / p.width;
+  const float mean = sum_of_lanes(sum) / p.width;
 #pragma unroll
   for (int i = 0; i < kNormHeld; ++i)
     if (lane + 32 * i < p.width) squares += (values[i] - mean) * (values[i] - mean);
-  const float factor = 1.0f / sqrtf(sum_of_warp(squares) / p.width + p.eps);
+  const float factor = 1.0f / sqrtf(sum_of_lanes(squares) / p.width + p.eps);
 #pragma unroll
   for (int i = 0; i < kNormHeld; ++i) {
     const int column = lane + 32 * i;

@@ -3,12 +3,6 @@
 
 namespace fp32_ops {
 
-using common::data;
-using common::DeviceGuard;
-using common::launch_pdl;
-using common::stream_of;
-using tvm::ffi::TensorView;
-
 void run_products(const Linear& p, int multiprocessors, cudaStream_t stream) {
   if (p.tokens <= kFewTokens) {
     const dim3 grid(ctas_of(p), (p.tokens + kBatch - 1) / kBatch);

@@ -23,12 +23,6 @@ constexpr int kMaxCluster = 8;                             // so at most 8192 co
 constexpr int kTileRows = 16, kTileTokens = 8, kTileSize = kTileRows * kTileTokens;  // of an MMA
 static_assert(kChains == kWarps);
 
-__device__ __forceinline__ void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint2& b) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y));
-}
 // Two weights -> their three parts as pairs of bf16.
 __device__ __forceinline__ void split(float low, float high, uint32_t& first, uint32_t& second, uint32_t& third) {
   first = common::pack<__nv_bfloat16>(low, high);
@@ -118,7 +112,7 @@ struct Few {
         const bool exists = column + 16 * i + lane % 4 * 4 < p.width;
         const uint2 x = exists ? *reinterpret_cast<const uint2*>(source + 32 * i) : uint2{};
 #pragma unroll
-        for (int part = 2; part >= 0; --part) mma_bf16(sums[part], weights[i][part], x);
+        for (int part = 2; part >= 0; --part) multiply_add(sums[part], weights[i][part], x.x, x.y);
       }
       s.parts[warp][tile][lane] = {sum_of_parts(sums, 0), sum_of_parts(sums, 1), sum_of_parts(sums, 2), sum_of_parts(sums, 3)};
     }

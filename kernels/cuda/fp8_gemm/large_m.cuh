@@ -72,8 +72,8 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
       __syncwarp();
       if constexpr (Config::kCluster > 1) {
         if (lane < 2) barrier_arrive_remote(release_to + held * 8);
-      } else {
-        if (lane == 0) barrier_arrive(shared_address(&s.empty[held]));
+      } else if (lane == 0) {
+        barrier_arrive(shared_address(&s.empty[held]));
       }
       if (++held == Config::kStages) held = 0;
     };

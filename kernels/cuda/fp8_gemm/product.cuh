@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 
+#include "../common/lane_sums.cuh"
 #include "../common/pdl.cuh"
 #include "../common/ptx.cuh"
 
@@ -11,22 +12,7 @@
 
 namespace gemm {
 
-using common::barrier_arrive;
-using common::barrier_arrive_expect;
-using common::barrier_arrive_remote;
-using common::barrier_init;
-using common::barrier_init_fence;
-using common::barrier_wait;
-using common::cluster_rank;
-using common::cluster_sync;
-using common::pdl_launch_dependents;
-using common::mma_begin;
-using common::mma_commit;
-using common::mma_wait;
-using common::named_sync;
-using common::peer_address;
-using common::shared_address;
-using common::pdl_wait;
+using namespace common;
 
 constexpr int kSlice = 128;                      // of K, the range of a scale: one 128-byte row of a swizzled tile
 constexpr int kWeights = 128;                    // rows of b in a tile; they share a scale
@@ -119,17 +105,7 @@ __device__ __forceinline__ void mma_step(float (&d)[kN / 2], uint64_t a, uint64_
   Atom<kN>::Type::fma(a, b, d[I]..., accumulate ? ScaleOut::One : ScaleOut::Zero);
 }
 
-// Starts d = the product of one slice: 64 rows of a times kN rows of b.
-template <int kN>
-__device__ __forceinline__ void multiply_slice(float (&d)[kN / 2], uint32_t a, uint32_t b) {
-  const common::Tile left = common::Tile::rows(a), right = common::Tile::rows(b);
-  mma_begin();
-#pragma unroll
-  for (int k = 0; k < 4; ++k) mma_step<kN>(d, left.at(32 * k), right.at(32 * k), k > 0, std::make_index_sequence<kN / 2>());
-  mma_commit();
-}
-
-// The same for tiles given by the low words of their descriptors.
+// Starts d = the product of one slice: 64 rows of a times kN rows of b, given by the low words of their descriptors.
 template <int kN>
 __device__ __forceinline__ void multiply_words(float (&d)[kN / 2], uint32_t a, uint32_t b) {
   const common::Tile left = {a, 1024u >> 4 | 1u << 30}, right = {b, 1024u >> 4 | 1u << 30};

@@ -57,13 +57,7 @@ __device__ __forceinline__ TokenTile find_token_tile(const Product& p, int slot)
     own += (next - bound + kTokens - 1) / kTokens;
     bound = next;
   }
-  int before = own;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const int other = __shfl_up_sync(~0u, before, step);
-    if (lane >= step) before += other;
-  }
-  before -= own;
+  const int before = sum_through(own, lane) - own;
   TokenTile found = {0, 0, 0};
   const unsigned holder = __ballot_sync(~0u, slot >= before && slot < before + own);
   if (holder == 0) return found;
@@ -193,14 +187,12 @@ __global__ void __launch_bounds__(SwapAB<kTokens>::kThreads, SwapAB<kTokens>::kC
   }
   named_sync(1, 256);
 
-  float total[kTokens / 2], part[kTokens / 2];
-#pragma unroll
-  for (float& x : total) x = 0.0f;
+  float total[kTokens / 2] = {}, part[kTokens / 2];
   int stage = 0, phase = 0;
   for (int i = 0; i < count; ++i) {
     const uint32_t buffer = tiles + stage * Config::kStageBytes;
     barrier_wait(shared_address(&full[stage]), phase);
-    multiply_slice<kTokens>(part, buffer + warp / 4 * (kWeightBytes / 2), buffer + kWeightBytes);
+    multiply_words<kTokens>(part, Tile::rows(buffer + warp / 4 * (kWeightBytes / 2)).low, Tile::rows(buffer + kWeightBytes).low);
     mma_wait<0>();
     common::hold(part);
     if (lane == 0) barrier_arrive(shared_address(&empty[stage]));

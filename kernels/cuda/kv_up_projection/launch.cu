@@ -1,15 +1,8 @@
 #include <algorithm>
 
-#include "in_order.cuh"
 #include "many_tokens.cuh"
 
 namespace kv_up_projection {
-
-using common::data;
-using common::DeviceGuard;
-using common::launch_pdl;
-using common::stream_of;
-using tvm::ffi::TensorView;
 
 Queries queries_of(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool static_weights) {
   Queries p = {};
@@ -51,47 +44,36 @@ dim3 grid_of_many(const TensorView& tensor, int tokens, int heads) {
 }
 
 // q bf16 [T, H, 128 + R], cos, sin fp32 [T, R/2], wk bf16 [H, 128, L] -> out bf16 [T, H, L + R]. Writes all of out, each sum as one chain of
-// MMAs, for up to 8 tokens and an L of 512; or only the R rotated dims unless `all`, R being a multiple of 8. q's heads and wk's rows start
-// on 16-byte boundaries.
+// MMAs, for an L of 512; or only the R rotated dims unless `all`. R is a multiple of 8; q's heads, wk's rows and heads, and with more than
+// kTokens tokens the rows of cos and sin, start on 16-byte boundaries.
 void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool all, bool static_weights) {
   DeviceGuard guard(q);
   const Queries p = queries_of(q, cos, sin, wk, out, static_weights);
   const cudaStream_t stream = stream_of(q);
-  if (all) {
-    launch_pdl(absorb_queries_in_order_kernel, dim3(p.heads), kThreads, 0, stream, p);
-    return;
-  }
   const int64_t quads = int64_t(p.tokens) * p.heads * (p.rope / 8);
-  launch_pdl(rotate_queries_kernel, dim3(static_cast<unsigned>((quads + kThreads - 1) / kThreads)), kThreads, 0, stream, p);
-}
-
-// The same for many tokens. L is 512, R a multiple of 8; q's heads, wk's heads and the rows of cos and sin start on 16-byte boundaries.
-void absorb_queries_many(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool static_weights) {
-  DeviceGuard guard(q);
-  const Queries p = queries_of(q, cos, sin, wk, out, static_weights);
-  launch_pdl(absorb_queries_many_kernel, grid_of_many(q, p.tokens, p.heads), kManyThreads, sizeof(ManyMemory), stream_of(q), p);
+  if (!all)
+    launch_pdl(rotate_queries_kernel, dim3(static_cast<unsigned>((quads + kThreads - 1) / kThreads)), kThreads, 0, stream, p);
+  else if (p.tokens <= kTokens)
+    launch_pdl(absorb_queries_in_order_kernel, dim3(p.heads), kThreads, 0, stream, p);
+  else
+    launch_pdl(absorb_queries_many_kernel, grid_of_many(q, p.tokens, p.heads), kManyThreads, sizeof(ManyMemory), stream, p);
 }
 
 // latents bf16 [T, H, 512] and wv bf16 [H, 128, 512], rows on 16-byte boundaries -> values e4m3 (as bytes) [T, H * 128], scales fp32
-// [T, H], each sum as one chain of MMAs, for up to 8 tokens.
+// [T, H], each sum as one chain of MMAs.
 void expand_quantize(TensorView latents, TensorView wv, TensorView values, TensorView scales, bool ue8m0, bool static_weights) {
   DeviceGuard guard(latents);
   const Values p = values_of(latents, wv, values, scales, static_weights);
-  launch_pdl(ue8m0 ? expand_quantize_in_order_kernel<true> : expand_quantize_in_order_kernel<false>, dim3(p.heads), kThreads,
-             kNope * kWeightPitch, stream_of(latents), p);
-}
-
-// The same for many tokens.
-void expand_quantize_many(TensorView latents, TensorView wv, TensorView values, TensorView scales, bool ue8m0, bool static_weights) {
-  DeviceGuard guard(latents);
-  const Values p = values_of(latents, wv, values, scales, static_weights);
-  launch_pdl(ue8m0 ? expand_quantize_many_kernel<true> : expand_quantize_many_kernel<false>, grid_of_many(latents, p.tokens, p.heads),
-             kManyThreads, sizeof(ManyMemory), stream_of(latents), p);
+  const cudaStream_t stream = stream_of(latents);
+  if (p.tokens <= kTokens)
+    launch_pdl(ue8m0 ? expand_quantize_in_order_kernel<true> : expand_quantize_in_order_kernel<false>, dim3(p.heads), kThreads,
+               kNope * kWeightPitch, stream, p);
+  else
+    launch_pdl(ue8m0 ? expand_quantize_many_kernel<true> : expand_quantize_many_kernel<false>, grid_of_many(latents, p.tokens, p.heads),
+               kManyThreads, sizeof(ManyMemory), stream, p);
 }
 
 }  // namespace kv_up_projection
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(absorb_queries, kv_up_projection::absorb_queries);
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(absorb_queries_many, kv_up_projection::absorb_queries_many);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(expand_quantize, kv_up_projection::expand_quantize);
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(expand_quantize_many, kv_up_projection::expand_quantize_many);

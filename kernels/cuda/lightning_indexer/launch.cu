@@ -5,12 +5,6 @@
 
 namespace indexer {
 
-using common::data;
-using common::DeviceGuard;
-using common::encode_map;
-using common::stream_of;
-using common::TensorView;
-
 namespace {
 
 // Tensor map of bytes [blocks, rows, 128] in boxes [box_blocks, box_rows, 128] under the 128-byte swizzle. Elements outside read as zero.

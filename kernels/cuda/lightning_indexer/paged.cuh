@@ -88,12 +88,7 @@ struct PagedRuns {
     left = last - first;
     for (int at = 0, before = 0;; at += 32) {  // ends at the item that holds page `first`
       const int mine = at == 0 ? own : at + lane < items ? pages(at + lane) : 0;
-      int through = mine;
-#pragma unroll
-      for (int step = 1; step < 32; step *= 2) {
-        const int other = __shfl_up_sync(~0u, through, step);
-        through += lane >= step ? other : 0;
-      }
+      const int through = sum_through(mine, lane);
       const uint32_t found = __ballot_sync(~0u, before + through > first);
       if (found != 0) {
         const int owner = __ffs(found) - 1;
@@ -109,12 +104,7 @@ struct PagedRuns {
     const int lane = threadIdx.x & 31, items = p.sequences * parts, each = (items + 31) / 32, from = lane * each;
     int own = 0;
     for (int i = 0; i < each; ++i) own += from + i < items ? units(from + i) : 0;
-    int through = own;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const int other = __shfl_up_sync(~0u, through, step);
-      through += lane >= step ? other : 0;
-    }
+    const int through = sum_through(own, lane);
     const int64_t total = __shfl_sync(~0u, through, 31);
     const int first = static_cast<int>(total * blockIdx.x / gridDim.x);
     const int last = static_cast<int>(total * (blockIdx.x + 1) / gridDim.x);

@@ -83,12 +83,7 @@ __device__ void find_share(const Prefill& p, PrefillMemory& s) {
   int before = 0;  // units of the blocks before `from`
   for (int from = 0, turn = 1; from < blocks; from += kPrefillThreads, turn ^= 1) {
     const int block = from + static_cast<int>(threadIdx.x), mine = count(block);
-    int through = mine;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const int other = __shfl_up_sync(~0u, through, step);
-      through += lane >= step ? other : 0;
-    }
+    int through = sum_through(mine, lane);
     if (lane == 31) s.sums[turn][warp] = through;
     __syncthreads();
     int all = 0;

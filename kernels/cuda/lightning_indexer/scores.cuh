@@ -7,17 +7,12 @@
 
 #include <cuda.h>
 
+#include "../common/lane_sums.cuh"
 #include "../common/ptx.cuh"
 
 namespace indexer {
 
-using common::barrier_init;
-using common::barrier_init_fence;
-using common::grow_registers;
-using common::hold;
-using common::mma_wait;
-using common::shared_address;
-using common::shrink_registers;
+using namespace common;
 
 constexpr int kWidth = 128;  // dims of a head, one byte each: a row is one line of the 128-byte swizzle
 constexpr int kKeys = 64;    // keys of one MMA

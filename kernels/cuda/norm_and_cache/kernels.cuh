@@ -33,9 +33,6 @@ struct Rows {
   bool static_weights;  // the previous kernel has not written the weights
 };
 
-// The weights of a norm for the two pieces of a lane.
-__device__ __forceinline__ void load_gain(float* gain, const float* source) { load8(gain, source), load8(gain + kPiece, source + kApart); }
-
 // RMSNorm of a row of kGroups * 512 columns, rounded to bf16.
 template <int kGroups>
 __device__ __forceinline__ void norm_row(float (&values)[kGroups][kHeldOfGroup], const __nv_bfloat16* row,
@@ -73,7 +70,6 @@ __device__ __forceinline__ void query_row(const Rows& p, const float* gain, int 
   }
 }
 
-// RoPE rotates interleaved pairs; each product and the sum are rounded, as in the reference.
 __device__ __forceinline__ void latent_row(const Rows& p, const float* gain, int token, int lane) {
   float values[1][kHeldOfGroup];
   const __nv_bfloat16* row = p.kv + token * p.kv_stride;
@@ -89,10 +85,7 @@ __device__ __forceinline__ void latent_row(const Rows& p, const float* gain, int
 #pragma unroll
   for (int i = 0; i < kPieces; ++i) *reinterpret_cast<uint2*>(record + column + i * kApart) = codes[i];
   if (lane % kGroupLanes == 0) reinterpret_cast<float*>(record + kLatent)[group] = scale;
-  const float even = __uint_as_float(pair << 16), odd = __uint_as_float(pair & 0xFFFF0000u);
-  const float first = __fsub_rn(__fmul_rn(even, cosine), __fmul_rn(odd, sine));
-  const float second = __fadd_rn(__fmul_rn(even, sine), __fmul_rn(odd, cosine));
-  reinterpret_cast<uint32_t*>(record + kLatent + kLatent / kGroup * 4)[lane] = pack<__nv_bfloat16>(first, second);
+  reinterpret_cast<uint32_t*>(record + kLatent + kLatent / kGroup * 4)[lane] = rotated(pair, cosine, sine);
 }
 
 // (a, b) -> (a + b, a - b) for elements kStride apart.

@@ -2,12 +2,6 @@
 
 namespace norm_and_cache {
 
-using common::data;
-using common::DeviceGuard;
-using common::stream_of;
-using tvm::ffi::Optional;
-using tvm::ffi::TensorView;
-
 // query bf16 [T, 1536], kv bf16 [T, 576], keys bf16 [T, 128], rows on 16-byte boundaries; fp32 weights of their norms; cos, sin fp32 [T, 32];
 // caches uint8, FP8 records; slots int64 [T]; stamps int32 [T] for
 // columns int32 [S], or none -> codes e4m3 (as bytes) [T, 1536], scales fp32 [T, 12], and the entries of both caches. With

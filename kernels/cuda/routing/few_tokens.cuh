@@ -2,7 +2,6 @@
 // sorting of pairs, for up to 8 groups of 32 experts; and the sum of the experts' outputs with the norm of the next layer. Same results.
 #pragma once
 
-#include "../common/cluster.cuh"
 #include "../common/normed_rows.cuh"
 #include "kernels.cuh"
 
@@ -142,7 +141,6 @@ struct CombinedNorm {
 
 // A cluster of several CTAs takes a token.
 __global__ void __launch_bounds__(kNormThreads) combine_norm_kernel(CombinedNorm p) {
-  using namespace common;
   __shared__ float sums[kMaxNormCluster * kNormWarps];
   __shared__ uint64_t pushed;
   pdl_launch_dependents();
@@ -151,7 +149,7 @@ __global__ void __launch_bounds__(kNormThreads) combine_norm_kernel(CombinedNorm
   const int place = rank * kNormThreads + threadIdx.x, lane = threadIdx.x % 32, column = column_of(place / kGroupLanes, lane);
   if (!p.rows.static_gain) pdl_wait();
   float gain[kHeldOfGroup];
-  p.rows.load_gain(gain, column);
+  load_gain(gain, p.rows.gain + column);
   if (threadIdx.x == 0) {
     barrier_init(shared_address(&pushed), 1);
     barrier_arrive_expect(shared_address(&pushed), cluster * kNormWarps * 4);

@@ -5,9 +5,12 @@
 #include <cuda_bf16.h>
 
 #include "../common/cluster.cuh"
+#include "../common/lane_sums.cuh"
 #include "../common/pdl.cuh"
 
 namespace routing {
+
+using namespace common;
 
 constexpr int kRouteWarps = 4;  // tokens per CTA
 constexpr int kCombineThreads = 128;
@@ -173,12 +176,7 @@ __device__ __forceinline__ void group_pairs(const Grouping& p, int32_t* counts, 
     }
     common::cluster_sync();  // no CTA ends while another reads its totals
   }
-  int before = total;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const int other = __shfl_up_sync(kAll, before, step);
-    if (lane >= step) before += other;
-  }
+  int before = sum_through(total, lane);
   if (lane == 31) sums[warp] = before;
   __syncthreads();
   before -= total;

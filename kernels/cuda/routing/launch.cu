@@ -4,14 +4,6 @@
 
 namespace routing {
 
-using common::check;
-using common::data;
-using common::DeviceGuard;
-using common::launch_pdl;
-using common::stream_of;
-using tvm::ffi::Optional;
-using tvm::ffi::TensorView;
-
 Routing routing_of(TensorView logits, TensorView bias, TensorView experts, TensorView weights, int64_t groups, int64_t topk_groups,
                    bool normalise, double scale) {
   Routing p = {};

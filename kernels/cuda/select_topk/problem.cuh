@@ -5,9 +5,12 @@
 
 #include <cstdint>
 
+#include "../common/lane_sums.cuh"
 #include "../common/pdl.cuh"
 
 namespace topk {
+
+using namespace common;
 
 // ---- The parts of a radix select: integer keys that order values and positions, histograms of digits, prefix sums over a CTA, cluster
 // barriers.
@@ -92,20 +95,10 @@ struct Scan {
 template <int kThreads>
 __device__ __forceinline__ Scan block_scan(uint32_t value, uint32_t* warp_sums) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  uint32_t sum = value;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const uint32_t other = __shfl_up_sync(kWarp, sum, step);
-    if (lane >= step) sum += other;
-  }
+  const uint32_t sum = sum_through(value, lane);
   if (lane == 31) warp_sums[warp] = sum;
   __syncthreads();
-  uint32_t warps = lane < kThreads / 32 ? warp_sums[lane] : 0;
-#pragma unroll
-  for (int step = 1; step < kThreads / 32; step *= 2) {
-    const uint32_t other = __shfl_up_sync(kWarp, warps, step);
-    if (lane >= step) warps += other;
-  }
+  const uint32_t warps = sum_through<kThreads / 32>(lane < kThreads / 32 ? warp_sums[lane] : 0, lane);
   const uint32_t earlier = __shfl_sync(kWarp, warps, (warp + 31) % 32);
   return {sum - value + (warp ? earlier : 0), __shfl_sync(kWarp, warps, kThreads / 32 - 1)};
 }

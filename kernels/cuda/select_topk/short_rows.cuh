@@ -171,12 +171,7 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_short_kernel(const __g
       mine += uint32_t(selected) << (8 * v);
     }
   }
-  uint32_t sum = mine;  // a warp's sum over a vector is at most 128
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const uint32_t other = __shfl_up_sync(kWarp, sum, step);
-    if (lane >= step) sum += other;
-  }
+  const uint32_t sum = sum_through(mine, lane);  // a warp's sum over a vector is at most 128
   if (lane == 31) shared.selected_counts[warp] = sum;
   __syncthreads();
   // Every warp adds up the counts of all (vector, warp), which are in the order of positions.
@@ -187,11 +182,7 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_short_kernel(const __g
 #pragma unroll
   for (int i = 0; i < kEach; ++i) before += here[i] = counts[i] >> byte & 255;
   const uint32_t all = before;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const uint32_t other = __shfl_up_sync(kWarp, before, step);
-    if (lane >= step) before += other;
-  }
+  before = sum_through(before, lane);
   const uint32_t total = __shfl_sync(kWarp, before, 31);
   before -= all;
   const bool staged = p.k <= kStaged;

@@ -57,11 +57,6 @@ __device__ __forceinline__ float load_shared_float(uint32_t address) {
   asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(address));
   return v;
 }
-__device__ __forceinline__ void load_matrices(uint32_t (&a)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
-               : "r"(address));
-}
 // Four e4m3 to two pairs of fp16.
 __device__ __forceinline__ void widen(uint32_t bytes, uint32_t& low, uint32_t& high) {
   asm("{\n.reg .b16 l, h;\nmov.b32 {l, h}, %2;\ncvt.rn.f16x2.e4m3x2 %0, l;\ncvt.rn.f16x2.e4m3x2 %1, h;\n}"
@@ -72,17 +67,6 @@ __device__ __forceinline__ uint32_t multiply_halves(uint32_t a, uint32_t b) {
   uint32_t product;
   asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
   return product;
-}
-template <class Element>
-__device__ __forceinline__ void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  if constexpr (std::is_same_v<Element, __half>)
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  else
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 template <int kStages>
@@ -204,11 +188,7 @@ __device__ __forceinline__ void few_math(const Problem& p, FewMemory<kStages>& s
   for (Items<Lookup::kIndices> item(p, blockIdx.x, gridDim.x); item.more(); item.next()) {
     FewQueries q;
     load_few_queries(p, s, item, q);
-    float o[16][4];
-#pragma unroll
-    for (int i = 0; i < 16; ++i)
-#pragma unroll
-      for (int j = 0; j < 4; ++j) o[i][j] = 0.0f;
+    float o[16][4] = {};
     float reference = kFloor, sum = 0.0f, top = -INFINITY;  // of `head`; sum of this lane's columns
     float unit = 1.0f;                                      // accumulated values are in units of this, a power of two
     for (int block = item.begin; block < item.end; ++block, ++fills) {
@@ -224,11 +204,7 @@ __device__ __forceinline__ void few_math(const Problem& p, FewMemory<kStages>& s
 
       float scale[8][2];
       {
-        float partial[8][4];
-#pragma unroll
-        for (int i = 0; i < 8; ++i)
-#pragma unroll
-          for (int j = 0; j < 4; ++j) partial[i][j] = 0.0f;
+        float partial[8][4] = {};
 #pragma unroll
         for (int c = 0; c < 2; ++c)
 #pragma unroll

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from ...tile.indexer_logits import PAGE
 from ...tile.indexer_logits import paged_indexer_logits as paged
-from ...types import IndexerOperands
+from ...types import IndexerOperands, PagedIndexerOperands
 
 
 def indexer_logits(given: IndexerOperands) -> torch.Tensor:
@@ -17,4 +17,4 @@ def indexer_logits(given: IndexerOperands) -> torch.Tensor:
     count = k.shape[0]
     pages = F.pad(k, (0, 0, 0, -count % PAGE)).view(-1, PAGE, 1, k.shape[1])
     table = torch.arange(len(pages), dtype=torch.int32, device=k.device).expand(q.shape[0], -1)
-    return paged(q[:, None], pages, weights[:, None], table, ends, count)
+    return paged(PagedIndexerOperands(q[:, None], pages, weights[:, None], table, ends, count))

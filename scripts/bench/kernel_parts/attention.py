@@ -48,7 +48,7 @@ def attention_case(
 
 
 def prefill_cases() -> Iterator[Case]:
-    from deepseek_v32.kernels.tile.sparse_mla_prefill import sparse_mla_prefill_plain
+    from .plain_attention import sparse_mla_prefill_plain
 
     cuda, tile = partial(sparse_mla_prefill, backend="cuda"), partial(sparse_mla_prefill, backend="tile")
     forms: list[tuple[str, Callable[..., object], int]] = [

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from deepseek_v32.inference.commands import files, loading
-from deepseek_v32.inference.commands.batch import Answers, read_requests
+from deepseek_v32.inference.commands.batch import open_answers, read_requests
 from deepseek_v32.inference.commands.cli import app
 from support.server import stand_in_llm
 
@@ -127,11 +127,11 @@ def test_files_that_are_something_else(tmp_path):
         read_requests(path)
     path.write_text("a letter\n")
     with pytest.raises(ValueError, match="another output file"):
-        Answers(path)
+        open_answers(path)
     assert path.read_text() == "a letter\n"
     path.write_text("a letter without a line break")
     with pytest.raises(ValueError, match="last line"):
-        Answers(path)
+        open_answers(path)
     assert path.read_text() == "a letter without a line break"
 
 
@@ -149,14 +149,14 @@ def test_a_log_of_another_program_is_left_alone(tmp_path, line):
     path = tmp_path / "http.jsonl"
     path.write_text(line + "\n")
     with pytest.raises(ValueError, match="line 1"):
-        Answers(path)
+        open_answers(path)
     assert path.read_text() == line + "\n"
 
 
 def test_two_runs_do_not_share_an_output_file(run, tmp_path):
     result, _ = run(REQUESTS[:3])
     assert result.exit_code == 1  # so the next one rewrites the file, to ask what failed again
-    held = Answers(tmp_path / "out.jsonl")
+    held = open_answers(tmp_path / "out.jsonl")
     before = (tmp_path / "out.jsonl").read_bytes()
     second, _ = run(REQUESTS)
     assert isinstance(second.exception, ValueError) and "another run" in str(second.exception) and len(run.asked) == 1
@@ -178,4 +178,4 @@ def test_a_run_that_opened_the_file_before_another_replaced_it_leaves_it_alone(t
 
     monkeypatch.setattr(files, "lock", lock)
     with pytest.raises(ValueError, match="another run"):
-        Answers(path)
+        open_answers(path)

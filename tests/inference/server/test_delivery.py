@@ -16,10 +16,10 @@ def run(steps: list[float], open_requests: int, arrivals: tuple[int, ...] = ()) 
     left: list[float] = []
 
     def look() -> None:
-        if not inbox.deltas.empty():
+        if not inbox.empty():
             left.append(round(now - 100, 6))
-        while not inbox.deltas.empty():
-            inbox.deltas.get()
+        while not inbox.empty():
+            inbox.get()
 
     for number, seconds in enumerate(steps):
         if number in arrivals:

@@ -278,7 +278,7 @@ def test_a_request_that_arrives_while_the_thread_dies_ends(monkeypatch):
             assert last_of(service.stream(PROMPT, GREEDY)).finish_reason == "error"
     entry = service._entry(service.requests.from_tokens(PROMPT, GREEDY), inbox := SyncInbox())
     service._thread.queue([entry])
-    assert inbox.deltas.get().finish_reason == "error"
+    assert inbox.get().finish_reason == "error"
     job = ScoreJob(lambda engine, is_over: None, float("inf"))
     service._thread.queue([], [job])
     assert job.future.exception(timeout=10) is not None
