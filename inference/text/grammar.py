@@ -225,7 +225,13 @@ class Grammar:
         if self._begin > len(tokens) - first:  # the token after which the grammar begins has been taken back
             self._follow(tokens, len(tokens))
             self._begin, self._searched = -1, 0
-        return self._begin >= 0 or self._find_begin(tokens, first)
+        if self._begin < 0:
+            for position in range(min(first + self._searched, len(tokens)), len(tokens)):
+                if tokens[position] == self._begins_after:
+                    self._begin = position + 1 - first
+                    return True
+            self._searched = len(tokens) - first
+        return self._begin >= 0
 
     def _follow(self, tokens: Sequence[int], first: int) -> None:
         """Bring the matcher to ``tokens[first:]``."""
@@ -239,15 +245,6 @@ class Grammar:
         for position in range(first + shared, len(tokens)):
             consumed.append(tokens[position])
             self._matcher.consume_token(tokens[position])
-
-    def _find_begin(self, tokens: Sequence[int], first: int) -> bool:
-        """Tell whether the token after which the grammar begins has come."""
-        for position in range(min(first + self._searched, len(tokens)), len(tokens)):
-            if tokens[position] == self._begins_after:
-                self._begin = position + 1 - first
-                return True
-        self._searched = len(tokens) - first
-        return False
 
 
 class GrammarCompiler:
