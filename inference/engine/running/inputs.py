@@ -240,7 +240,7 @@ def same_memory(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 class _Memory:
-    """A tensor's memory under the CUDA array interface (version 3), whose pointers may be to any memory that the device can reach."""
+    """A tensor's memory under the CUDA array interface (version 3), whose pointers may be to all that the device can reach."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.__cuda_array_interface__ = {
