@@ -50,23 +50,6 @@ class EngineStats:
     pages_used: int = 0
     pages_cached: int = 0
 
-    def snapshot(self, scheduler: Scheduler) -> "EngineStats":
-        pool, speculation = scheduler.pool, scheduler.speculation
-        return replace(
-            self,
-            finished=dict(self.finished),
-            drafted_tokens=list(speculation.drafted_tokens),
-            accepted_tokens=list(speculation.accepted_tokens),
-            prompt_tokens=scheduler.prompt_tokens,
-            cached_tokens=scheduler.cached_tokens,
-            preemptions=scheduler.preemptions,
-            running=len(scheduler.running),
-            waiting=len(scheduler.waiting),
-            pages_free=pool.free,
-            pages_used=pool.used,
-            pages_cached=pool.cached,
-        )
-
 
 class Engine:
     """Continuous batching over one model runner. One thread at a time may call its methods; any thread may call `abort`.
@@ -187,7 +170,22 @@ class Engine:
         self.scheduler.pace = Pace(times, fixed_cost(self.config), clock)
 
     def stats(self) -> EngineStats:
-        return self._stats.snapshot(self.scheduler)
+        """A snapshot, for metrics."""
+        scheduler, pool, speculation = self.scheduler, self.pool, self.scheduler.speculation
+        return replace(
+            self._stats,
+            finished=dict(self._stats.finished),
+            drafted_tokens=list(speculation.drafted_tokens),
+            accepted_tokens=list(speculation.accepted_tokens),
+            prompt_tokens=scheduler.prompt_tokens,
+            cached_tokens=scheduler.cached_tokens,
+            preemptions=scheduler.preemptions,
+            running=len(scheduler.running),
+            waiting=len(scheduler.waiting),
+            pages_free=pool.free,
+            pages_used=pool.used,
+            pages_cached=pool.cached,
+        )
 
     def _end_aborted(self) -> None:
         while self._aborted:

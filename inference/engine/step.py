@@ -60,6 +60,9 @@ class ModelRunner(Protocol):
     def device_fault(self) -> str | None:
         """Return why the GPU has failed; None if it works. Waits for the device."""
 
+    def stage_tokens(self, tokens: torch.Tensor) -> None:
+        """Keep sampled tokens, int64 [N] on the device, for the next step."""
+
     @property
     def max_draft_tokens(self) -> int:
         """The most drafts that a step makes for a request; 0 if there is no draft layer."""
@@ -70,19 +73,6 @@ class ModelRunner(Protocol):
 
     def errors(self, requests: Sequence[Request]) -> dict[int, str]:
         """Errors by request id, from observers of steps whose tokens have been read. requests: all that run."""
-
-
-class StepRunner(Protocol):
-    """A Step's view of its runner."""
-
-    @property
-    def supports_async_scheduling(self) -> bool: ...
-
-    @property
-    def drafts(self) -> torch.Tensor: ...
-
-    def stage_tokens(self, tokens: torch.Tensor) -> None:
-        """Keep sampled tokens, int64 [N] on the device, for the next step."""
 
 
 class Step(ABC):
@@ -100,7 +90,7 @@ class Step(ABC):
 
     def __init__(
         self,
-        runner: StepRunner,
+        runner: ModelRunner,
         batch: Batch,
         logits: torch.Tensor,
         selections: SelectionRecorder | None,

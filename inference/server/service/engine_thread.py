@@ -76,11 +76,11 @@ class EngineThread:
 
     def turn(self) -> None:
         """Queue what has arrived, run one step, deliver its deltas, and do one job. Raises DeviceLost."""
-        arrived = self.work.take()
-        failed = self._step(arrived.entries, arrived.cancels)
-        if arrived.job is not None:
-            failed |= arrived.job.run(self._engine)
-            self.work.end_job(arrived.job)
+        entries, cancels, job = self.work.take()
+        failed = self._step(entries, cancels)
+        if job is not None:
+            failed |= job.run(self._engine)
+            self.work.end_job(job)
         if failed and (fault := self._engine.runner.device_fault()) is not None:
             raise DeviceLost(f"the device computes nothing any more; restart the server: {fault}")
 

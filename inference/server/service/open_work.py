@@ -4,7 +4,6 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from ...completion import Completion, Delta, ErrorCode, Timings, Usage
 from ...engine.request import Request
@@ -45,14 +44,6 @@ def error_delta(request: Request, error: str) -> Delta:
     timings, code = Timings(None, 0.0, None, 1.0), _CODES.get(error)
     completion = Completion("", request.output, "error", usage, timings, error=error, error_code=code)
     return Delta(request.id, finish_reason="error", completion=completion)
-
-
-class Arrived(NamedTuple):
-    """The engine's thread's new work of one turn."""
-
-    entries: list[Entry]
-    cancels: list[int]  # ids of requests that their callers have cancelled
-    job: ScoreJob | None
 
 
 class OpenWork:
@@ -133,13 +124,13 @@ class OpenWork:
             self._wake.notify_all()  # `drain` may be waiting for this
             self._wake.wait_for(lambda: self._entries or self._waiting_jobs or self.is_stopping, seconds)
 
-    def take(self) -> Arrived:
-        """Take the arrivals since the last call, and the oldest waiting job."""
+    def take(self) -> tuple[list[Entry], list[int], ScoreJob | None]:
+        """Take what has arrived since the last call: requests, ids of cancelled ones; and the oldest waiting job."""
         with self._wake:
             job = self._waiting_jobs.popleft() if self._waiting_jobs else None
-            arrived = Arrived(self._arrivals, self._cancels, job)
-            self._arrivals, self._cancels = [], []
-            return arrived
+            arrivals, self._arrivals = self._arrivals, []
+            cancels, self._cancels = self._cancels, []
+            return arrivals, cancels, job
 
     def overdue(self, now: float) -> list[Entry]:
         """The requests that have passed their deadline and for which that is new."""
