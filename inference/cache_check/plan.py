@@ -67,7 +67,10 @@ class CheckPlanner:
             if self._checked.get(request, 0) != request.cache.admission:
                 self._checked[request] = request.cache.admission
                 if start:
-                    reused += self._reused_tasks(row, start)
+                    count = start // self._page_size
+                    hashed = {(self.step + i) % count for i in range(min(count, REUSED_HASHES))}
+                    size = self._page_size
+                    reused += [(row, page, size, COMPARE_HASH * (page in hashed), row) for page in range(count)]
                     reused_truths.append((row, start - 1, self.chain(request, start)))
         prompts = batch.decodes < len(batch.requests)
         size, rows = self._page_size, zip(batch.starts, batch.counts, strict=True)
@@ -97,12 +100,6 @@ class CheckPlanner:
         chain = (chain + int((tokens * self._multipliers[known:count]).sum(dtype=np.uint64))) % 2**64
         self._chains[request] = (count, chain)
         return chain - 2**64 if chain >= 2**63 else chain
-
-    def _reused_tasks(self, row: int, start: int) -> list[tuple[int, ...]]:
-        size = self._page_size
-        count = start // size
-        hashed = {(self.step + i) % count for i in range(min(count, REUSED_HASHES))}
-        return [(row, page, size, COMPARE_HASH * (page in hashed), row) for page in range(count)]
 
     def _tasks(self, batch: Batch) -> np.ndarray:
         """The pages that a step without a graph has written, and one earlier page of each sequence."""

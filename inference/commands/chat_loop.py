@@ -197,13 +197,18 @@ class TerminalInput(LineInput):
     """Reads messages with prompt_toolkit. A paste is one message, whatever it holds; Alt-Enter begins a new line."""
 
     def __init__(self, keep_history: bool) -> None:
+        history: History = InMemoryHistory()
+        try:
+            history = FileHistory(history_path()) if keep_history else history
+        except OSError as error:
+            print(dim(f"No history is kept: {describe_error(error)}", sys.stderr), file=sys.stderr)
         self._session: PromptSession[str] = PromptSession(
             multiline=True,
             prompt_continuation=CONTINUED,
             key_bindings=_bindings(),
             completer=CommandCompleter(),
             complete_while_typing=False,
-            history=_history() if keep_history else InMemoryHistory(),
+            history=history,
             enable_open_in_editor=True,
         )
         self._results: PromptSession[str] = PromptSession(multiline=True, key_bindings=_bindings())
@@ -285,14 +290,6 @@ def history_path() -> Path:
     # The specification says that a relative path is invalid and must be ignored.
     base = Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state"
     return base / "deepseek-v32" / "history.jsonl"
-
-
-def _history() -> History:
-    try:
-        return FileHistory(history_path())
-    except OSError as error:
-        print(dim(f"No history is kept: {describe_error(error)}", sys.stderr), file=sys.stderr)
-        return InMemoryHistory()
 
 
 class FileHistory(History):

@@ -119,7 +119,15 @@ class Client:
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self._timeout = timeout
         self._says_thinking = True  # until a server refuses to be told
-        self.model = model or self._first_model()
+        if not model:
+            listing = f"{self.base_url}/models"
+            try:
+                model = str(self._ask("/models", None)["data"][0]["id"])
+            except Refused as error:
+                raise ProbeError(f"{listing} answers {error}; expected a list of models, or --model NAME") from None
+            except (TypeError, LookupError):
+                raise ProbeError(f"{listing} lists no model; expected one, or --model NAME") from None
+        self.model = model
 
     def score(self, token_ids: Sequence[int]) -> Reply:
         """Ask for log p of every token given the earlier ones. Refused, or a reply without log-probabilities, if not served."""
@@ -168,16 +176,6 @@ class Client:
         choice = _first_choice(reply)
         tokens, logprobs, top = logprobs_of(choice.get("logprobs"))
         return Reply(tokens, logprobs, top, (choice.get("text") or "").strip(), prompt_tokens=prompt_tokens_of(reply))
-
-    def _first_model(self) -> str:
-        try:
-            listed = self._ask("/models", None).get("data")
-            return str(listed[0]["id"])  # type: ignore[index]
-        except Refused as error:
-            problem = f"answers {error}; expected a list of models, or --model NAME"
-            raise ProbeError(f"{self.base_url}/models {problem}") from None
-        except (TypeError, LookupError):
-            raise ProbeError(f"{self.base_url}/models lists no model; expected one, or --model NAME") from None
 
     def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         return self._ask(path, {"model": self.model, **body})

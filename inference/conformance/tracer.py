@@ -27,7 +27,7 @@ from ..engine.running.runner import Runner
 from ..engine.running.scoring import Text, prompt_steps, raise_observed
 from ..engine.sampling.sampler import draft_noise
 from ..engine.scheduling.batch import Batch
-from ..engine.step import Choices, Step
+from ..engine.step import Choices
 from ..trace import MTP_NAMES, Trace, describe_rows, full_name
 from .tracer_rows import Part, ascending, assemble, dequantized, read_cache, router_order, untransformed, versions
 
@@ -200,19 +200,18 @@ def trace_prompts(
         with closing(prompt_steps(engine, texts, size, draft_tokens=drafts)) as steps:
             for step, in_step in steps:
                 if drafts is not None:
-                    step.draft(_given_tokens(step))
+                    following = [  # the text's token after each row of the step; 0 after the last one
+                        token
+                        for request, start, count in zip(
+                            step.batch.requests, step.batch.starts, step.batch.counts, strict=True
+                        )
+                        for token in [*request.tokens[start + 1 : start + count + 1], 0][:count]
+                    ]
+                    zeros = torch.zeros(len(step.requests), dtype=torch.int64, device=step.logits.device)
+                    noise = draft_noise(step.requests, zeros.device)
+                    step.draft(Choices(torch.tensor(following, device=zeros.device), zeros, noise))
                 for text in sorted(in_step, key=lambda text: text.request.id):
                     raise_observed(engine, text.request)
                     if not text.remaining:
                         yield tracer.trace(text.request.id, text.count)
                         tracer.forget(text.request.id)
-
-
-def _given_tokens(step: Step) -> Choices:
-    """Return the text's token after each row of the step, for the draft layer; 0 after the last one."""
-    batch, device = step.batch, step.logits.device
-    following: list[int] = []
-    for request, start, count in zip(batch.requests, batch.starts, batch.counts, strict=True):
-        following += [*request.tokens[start + 1 : start + count + 1], 0][:count]
-    zeros = torch.zeros(len(step.requests), dtype=torch.int64, device=device)
-    return Choices(torch.tensor(following, device=device), zeros, draft_noise(step.requests, device))

@@ -170,7 +170,13 @@ class Step(ABC):
         raise NotImplementedError
 
     def _sample(self) -> Sampled:
-        drafts = self._verified_drafts()
+        batch, drafts = self.batch, None
+        if batch.draft_counts:
+            sampling = [i for i, logit_count in enumerate(batch.logit_counts) if logit_count]
+            rows, table = torch.tensor([batch.draft_rows[i] for i in sampling]), self.runner.drafts
+            if table.is_cuda:
+                rows = rows.pin_memory().to(table.device, non_blocking=True)
+            drafts = Drafts([batch.draft_counts[i] for i in sampling], table[rows])
         try:
             sampled = sample_tokens(self.logits, self.requests, drafts)
         except Exception:
@@ -183,18 +189,6 @@ class Step(ABC):
             except Exception:  # the next step gets its tokens from the host
                 log_fault(log, "keeping sampled tokens on the device failed")
         return sampled
-
-    def _verified_drafts(self) -> Drafts | None:
-        """The drafts that this step verifies, of the requests that sample."""
-        batch = self.batch
-        if not batch.draft_counts:
-            return None
-        sampling = [i for i, logit_count in enumerate(batch.logit_counts) if logit_count]
-        rows = torch.tensor([batch.draft_rows[i] for i in sampling])
-        drafts = self.runner.drafts
-        if drafts.is_cuda:
-            rows = rows.pin_memory().to(drafts.device, non_blocking=True)
-        return Drafts([batch.draft_counts[i] for i in sampling], drafts[rows])
 
     def _sample_each(self, drafts: Drafts | None) -> "ReadTokens":
         log_fault(log, "sampling %d requests together failed; they are sampled one by one", len(self.requests))
