@@ -9,8 +9,7 @@ from typing import Protocol
 from ...completion import Delta
 from ...engine.engine import Engine, EngineStats
 from ...engine.fault import Fault, first_line, log_fault
-from .open_work import STEP_FAILED, STOPPED, TIMED_OUT, Entry, OpenWork, error_delta, with_failure
-from .score_jobs import ScoreJob
+from .open_work import STEP_FAILED, STOPPED, TIMED_OUT, Entry, OpenWork, ScoreJob, error_delta, with_failure
 from .streams import Inbox, deliver
 
 log = logging.getLogger(__name__)
