@@ -177,34 +177,40 @@ class Experts(nn.Module):
         name: str,
         rows: Operand,
         ids: torch.Tensor | None = None,
-        shared: tuple[Operand, Quantized] | None = None,
+        shared: tuple[Any, ...] | None = None,
         out: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Multiply rows with the experts' weights of this name, in one launch or several.
 
-        ids: of rows that are not sorted. shared: the shared expert's operands.
+        ids: of rows that are not sorted. shared: the shared expert's rows and weight.
         """
         up = name == "gate_up_proj"
         # Gate and up have blocks of scales of their own, which cannot be stacked if gate ends inside a block.
         halves = 2 if up and self.compute.quantized and self.inner % FP8_BLOCK else 1
         outs = [out] * halves
-        for part in parts(name):
+        first = 0 if shared is None else len(shared[0].values)
+        for number, part in enumerate(parts(name)):
+            only_routed = number > 0 and first > DEFERRED_TOKENS  # for many tokens the shared expert takes long
             scales = [None] * halves if part.scale is None else part.scale.chunk(halves, 1)
             for half, (weight, scale) in enumerate(zip(part.weight.chunk(halves, 1), scales, strict=True)):
-                operands: tuple[Any, ...] = rows, weight, groups.offsets, scale, *(shared or ()), self.compute.dtype
+                operands: tuple[Any, ...] = rows, weight, groups.offsets, scale
                 options: dict[str, Any] = {
+                    "out_dtype": self.compute.dtype,
                     "sorted_token_ids": ids,
                     "expected_m": expected_m,
                     "slots": part.slots,
                     "out": outs[half],
                     "backend": self.compute.backend,
                 }
+                done = outs[half]
                 if shared is None:
                     outs[half] = grouped_gemm(*operands, **options)
+                elif only_routed and done is not None:
+                    grouped_gemm(*operands, **options | {"out": done[first:]})
                 else:
                     # Two launches, the router's product and its choice, lie between x and the product of gate and up.
                     options["beside_previous"] = up
-                    outs[half] = grouped_gemm_with_shared(*operands, **options)
+                    outs[half] = grouped_gemm_with_shared(*operands, *shared, **options)
         found = [each for each in outs if each is not None]
         return found[0] if halves == 1 else torch.cat(found, 1)
 

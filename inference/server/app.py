@@ -21,7 +21,7 @@ from .api.guard import LOOPBACK, MAX_BODY, Guard
 from .api.health import Measurements, health_router
 from .api.messages_api.route import messages_router
 from .api.metrics import Latencies
-from .api.open_requests import EndsOpenRequests, OpenRequests
+from .api.open_requests import OpenRequests
 from .api.response_api.route import responses_router
 from .api.tokens import tokens_router
 from .service.server_log import ServerLog
@@ -70,7 +70,7 @@ def create_app(
     if mount_page is not None:
         mount_page(app, service, model_name)
     app.state.open_requests = OpenRequests()
-    app.add_middleware(EndsOpenRequests, requests=app.state.open_requests)
+    app.add_middleware(app.state.open_requests.middleware)
     app.add_middleware(Guard, hosts=hosts, origins=origins, api_key=api_key, max_body=max_body)
     if origins:
         methods = ["GET", "POST", "DELETE"]

@@ -195,9 +195,8 @@ class AnswerParser:
         """Read the value of a parameter."""
         safe, found = self._scanner.push(text)
         self._add_value(safe)
-        if found is None:
-            return ""
-        self._read, self._begun = self._read_value_mark, found
+        if found is not None:
+            self._read, self._begun = self._read_value_mark, found
         return self._scanner.rest
 
     def _read_value_mark(self, text: str) -> str:

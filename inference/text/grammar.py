@@ -5,7 +5,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -69,7 +69,11 @@ class StructuredOutputsParams:
             kind, text, literals = "choice", json.dumps(self.choice), list(self.choice)
         elif self.json is not None:
             kind, text = "json", self.json if isinstance(self.json, str) else _dump(self.json)
-            literals = _literals(schema := _load(text))
+            try:
+                schema = json.loads(text)
+            except (ValueError, RecursionError):
+                schema = None
+            literals = _literals(schema)
             if not isinstance(schema, dict):
                 raise ArgumentError("structured_outputs.json", f"{text[:100]!r}", "a JSON schema, which is an object")
             if not has_end(schema):
@@ -135,13 +139,6 @@ def _literals(schema: Any) -> list[str]:
         elif isinstance(value, list):
             values += [(each, is_literal, False) for each in value]
     return found
-
-
-def _load(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 # Of an error about a schema: its value, what is expected instead, and the verb.
@@ -344,21 +341,14 @@ def _with_stack(size: int, work: Callable[[], Result]) -> Result:
     """
     if size < _SHALLOW:
         return work()
-    done: Future[Result] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(work())
-        except BaseException as error:
-            done.set_exception(error)
-
-    with _STACK_LOCK:
-        usual = threading.stack_size(_STACK)
-        try:
-            threading.Thread(target=run, daemon=True).start()
-        finally:
-            threading.stack_size(usual)
-    return done.result()
+    with ThreadPoolExecutor(1) as pool:
+        with _STACK_LOCK:
+            usual = threading.stack_size(_STACK)
+            try:
+                done = pool.submit(work)
+            finally:
+                threading.stack_size(usual)
+        return done.result()
 
 
 def _definition(kind: str, text: str) -> str:

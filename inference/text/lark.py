@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher
 
 # Comments, texts, expressions, tokens, and the beginnings of blocks in JSON.
-_WORD = re.compile(r'//[^\n]*|"(?:[^"\\]|\\.)*"|/(?:[^/\\]|\\.)+/[a-z]*|<[^<>\s]+>|%(?P<block>json|regex)\s*(?=\{)')
+_WORD = re.compile(
+    r'(?P<comment>(?://|#)[^\n]*)|"(?:[^"\\\n]|\\.)*"|/(?:[^/\\\n]|\\.)+/[a-z]*|<[^<>\s]+>|%(?P<block>json|regex)\s*(?=\{)'
+)
 _STATEMENT = re.compile(r"^[ \t]*(?:(?P<name>[!?]?\w+)(?:\[[^]]*\])?\s*:|%\w+)", re.MULTILINE)
 _MAY_BE_EMPTY = re.compile(r"\[\^|&&|\\[pP]")  # in an expression: a class that may hold no character
 _MOST_CHECKED = 32  # terminals and expressions; compiling each takes a millisecond
@@ -33,10 +35,10 @@ def has_dead_end(grammar: str, compiled: Callable[[str], "LLMatcher"]) -> bool:
             schema, at = json.JSONDecoder().raw_decode(grammar, at)
             if found["block"] == "json" and not has_end(schema):
                 return True
-        if word.startswith("/") and _MAY_BE_EMPTY.search(word):
+        if word.startswith("/") and not found["comment"] and _MAY_BE_EMPTY.search(word):
             doubtful.append(word)
-        blank = "_" * (at - found.start() - 2)
-        pieces.append(f"  {blank.replace('_', ' ')}" if word.startswith("//") else f'"{blank}"')
+        size = at - found.start()
+        pieces.append(" " * size if found["comment"] else f'"{"_" * (size - 2)}"')
     plain = "".join([*pieces, grammar[at:]])
     statements = list(_STATEMENT.finditer(plain))
     ends = [each.start() for each in statements[1:]] + [len(plain)]
@@ -55,7 +57,7 @@ def has_dead_end(grammar: str, compiled: Callable[[str], "LLMatcher"]) -> bool:
     names = [re.sub(r"^start$", "start__", name) for name in rules]
     rows = [f"{name}: {body}" for name, body in zip(names, rules.values(), strict=True)]
     whole = compiled("\n".join([f"start: {' '.join(names)}", *rows]))
-    if not whole.is_error() and not whole.is_accepting():
+    if not whole.is_accepting() and not whole.is_error():  # else it goes beyond this reading of Lark
         return True
     return any(_is_empty(compiled("\n".join([f"start: {each}", *terminals]))) for each in doubtful[:_MOST_CHECKED])
 

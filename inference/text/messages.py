@@ -6,8 +6,7 @@ text: words that spell a control token do not become one.
 """
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Literal, get_args
@@ -20,7 +19,6 @@ from .tool_arguments import parameters
 
 # Private-use code points, which stand for control tokens spelled in messages while the template runs.
 _PRIVATE = range(0xF0000, 0xFFFFE)
-_IS_PRIVATE = re.compile(f"[{chr(_PRIVATE[0])}-{chr(_PRIVATE[-1])}]")
 
 
 def render_template(
@@ -93,7 +91,7 @@ class _Masking:
     """Replaces control tokens spelled in values by private-use characters, and back."""
 
     def __init__(self, tokenizer: Tokenizer, values: object):
-        taken = set(_private_characters(values))
+        taken = set(json.dumps(values, ensure_ascii=False, default=str))
         unused = (chr(code) for code in _PRIVATE if chr(code) not in taken)
         self._tokenizer = tokenizer
         self._masks = {token: next(unused) for token in tokenizer.special_ids}
@@ -117,20 +115,6 @@ class _Masking:
         for mask, token in self._originals.items():
             text = text.replace(mask, token)
         return text
-
-
-def _private_characters(value: object) -> Iterator[str]:
-    """Yield the characters of _PRIVATE in the texts of a value."""
-    if isinstance(value, str):
-        if not value.isascii():
-            yield from _IS_PRIVATE.findall(value)
-    elif isinstance(value, Mapping):
-        for key, entry in value.items():
-            yield from _private_characters(key)
-            yield from _private_characters(entry)
-    elif isinstance(value, list | tuple):
-        for entry in value:
-            yield from _private_characters(entry)
 
 
 ChatFormat = Literal["v3.2", "v3.2-exp"]

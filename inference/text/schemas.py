@@ -22,10 +22,6 @@ def _is_count(value: Any) -> bool:
     return _is_number(value) and value >= 0 and value == int(value)
 
 
-def _are_names(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(name, str) for name in value)
-
-
 # What other values, and values of other types, of a keyword must be.
 _VALUES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(NAMED, ("an object", lambda _: False)),
@@ -38,7 +34,10 @@ _VALUES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(
         ("exclusiveMinimum", "exclusiveMaximum"), ("a number", lambda value: isinstance(value, int | float))
     ),
-    "required": ("a list of texts", lambda value: isinstance(value, bool) or _are_names(value)),
+    "required": (
+        "a list of texts",
+        lambda value: isinstance(value, bool) or (isinstance(value, list) and set(map(type, value)) <= {str}),
+    ),
     "multipleOf": ("a number above 0", lambda value: _is_number(value) and value > 0),
     "enum": ("a list", lambda value: isinstance(value, list)),
     "uniqueItems": ("true or false", lambda value: isinstance(value, bool)),

@@ -23,10 +23,6 @@ class Kind(NamedTuple):
     accepts: Callable[[Any], bool]
 
 
-def _is_token(value: Any) -> bool:
-    return isinstance(value, str) or (isinstance(value, dict) and isinstance(value.get("content"), str))
-
-
 def _is_id(value: Any) -> bool:
     return type(value) is int and 0 <= value < 2**31  # ids are int32 in the kernels
 
@@ -65,7 +61,9 @@ _TEXT = _optional("a text", lambda value: isinstance(value, str))
 _FLAG = _optional("true or false", lambda value: type(value) is bool)
 _INTEGER = _optional("an integer", lambda value: type(value) is int)
 _NUMBER = _optional("a number", lambda value: type(value) in (int, float))
-_TOKEN = _optional("a token's text, or an object with its text as content", _is_token)
+_TOKEN = _optional(
+    "a token's text, or an object with its text as content", lambda value: isinstance(token_text(value), str)
+)
 _IDS = _optional("a token id, or a list of them", lambda value: _is_id(value) or _list_of(_is_id)(value))
 _TEMPLATE = _optional(
     "a text, or a list of objects with texts as name and template",
@@ -115,40 +113,32 @@ def read_settings(path: Path) -> dict[str, Any] | None:
 
     Raises TokenizerError for a file that cannot be read, is no JSON object, or has a value of a wrong type.
     """
-    _check_regular(path)
-    try:
-        values = parse_object(path.read_bytes())
-    except FileNotFoundError as error:
-        if not path.is_symlink():
-            return None
-        raise TokenizerError(f"{path}: is a link to a missing file; expected the file") from error
-    except OSError as error:
-        raise TokenizerError(f"{path}: cannot be read ({error.strerror}); expected a JSON object") from error
-    except ValueError as error:
-        raise TokenizerError(f"{path}: {error}; expected a JSON object") from error
+    if (values := _read(path, "a JSON object", lambda: parse_object(path.read_bytes()))) is None:
+        return None
     for key, kind in _KINDS[path.name].items():
         if not kind.accepts(values.get(key)) and (key in values or kind is _OBJECT):
             raise TokenizerError(f"{path}: {key} is {short_repr(values.get(key))}; expected {kind.expected}")
     return values
 
 
-def _check_regular(path: Path) -> None:
-    """Raise TokenizerError for a pipe or a device, which may never end."""
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise TokenizerError(f"{path}: is not a regular file; expected one")
-
-
 def read_text(path: Path) -> str | None:
     """Read a text file in UTF-8; None if there is no such file. Raises TokenizerError for anything else."""
-    if not path.exists() and not path.is_symlink():
-        return None
-    _check_regular(path)
+    return _read(path, "a text in UTF-8", lambda: path.read_text(encoding="utf-8"))
+
+
+def _read(path: Path, expected: str, read: Callable[[], T]) -> T | None:
+    if path.exists() and not path.is_file() and not path.is_dir():  # a pipe or a device, which may never end
+        raise TokenizerError(f"{path}: is not a regular file; expected one")
     try:
-        return path.read_text(encoding="utf-8")
+        return read()
     except OSError as error:
-        raise TokenizerError(f"{path}: cannot be read ({error.strerror}); expected a text") from error
+        is_missing = isinstance(error, FileNotFoundError)
+        if is_missing and not path.is_symlink():
+            return None
+        reason = "it is a link to a missing file" if is_missing else error.strerror
+        raise TokenizerError(f"{path}: cannot be read ({reason}); expected {expected}") from error
     except ValueError as error:
-        raise TokenizerError(f"{path}: {error}; expected a text in UTF-8") from error
+        raise TokenizerError(f"{path}: {error}; expected {expected}") from error
 
 
 def token_text(value: Any) -> str | None:

@@ -5,8 +5,9 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -142,13 +143,13 @@ class Tokenizer:
         Each byte of a token of n bytes is 1/n of it, and a byte is at least the share that it has of the longest token with
         such a byte. The bound is 0 for tokenizers that may drop or merge any number of characters.
         """
-        shares = self._parsed_shares if parse_special else self._plain_shares
-        if shares is None:
+        longest = self._longest_parsed if parse_special else self._longest
+        if longest is None:
             return 0
         texts = [
             p if isinstance(p, str) else p.text for p in pieces if isinstance(p, str) or p.text not in self.special_ids
         ]
-        least = float(sum(_byte_counts(text) @ shares for text in texts))
+        least = float(sum((_byte_counts(text) / longest).sum() for text in texts))
         return math.ceil(least - _ROUNDING) + len(pieces) - len(texts)
 
     def encode_prompt(self, text: str, parse_special: bool = False) -> list[int]:
@@ -232,19 +233,15 @@ class Tokenizer:
         return longest_tokens(self._definition)
 
     @cached_property
-    def _plain_shares(self) -> np.ndarray | None:
-        return None if self._longest is None else 1 / self._longest
-
-    @cached_property
-    def _parsed_shares(self) -> np.ndarray | None:
-        """The same as ``_plain_shares`` with control tokens; None if one may swallow all spaces around it."""
+    def _longest_parsed(self) -> np.ndarray | None:
+        """The same as ``_longest`` with control tokens; None if one may swallow all spaces around it."""
         added = self._definition.get("added_tokens", ())
         if self._longest is None or any(token.get("lstrip") or token.get("rstrip") for token in added):
             return None
         longest = self._longest.copy()
         for written in (token["content"].encode() for token in added):
             longest[list(written)] = np.maximum(longest[list(written)], len(written))
-        return 1 / longest
+        return longest
 
     @cached_property
     def _special_pattern(self) -> re.Pattern[str]:
@@ -272,17 +269,8 @@ def _byte_counts(text: str) -> np.ndarray:
 
 
 def return_memory() -> None:
-    """Give freed memory back to the system. Otherwise the C library keeps 700 MB after a text of 8 MB.
-
-    It takes up to 30 ms, in which other threads run, and does nothing where the C library is not GNU's.
-    """
-    if (trim := _malloc_trim()) is not None:
-        trim(0)
-
-
-@cache
-def _malloc_trim() -> Any:
-    try:
-        return ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError, TypeError):  # musl, macOS; TypeError: Windows has no handle of the program itself
-        return None
+    """Give freed memory back to the system, in up to 30 ms. Otherwise GNU's C library keeps 700 MB after a text of 8 MB."""
+    with suppress(
+        AttributeError, OSError, TypeError
+    ):  # musl, macOS; TypeError: Windows has no handle of the program itself
+        ctypes.CDLL(None).malloc_trim(0)

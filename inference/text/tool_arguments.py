@@ -189,11 +189,9 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _integer(digits: str) -> int | float:
-    return int(digits) if len(digits) <= _LONGEST_INTEGER else float(digits)
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_int=_integer)
+_DECODER = json.JSONDecoder(
+    parse_constant=_refuse, parse_int=lambda digits: (int if len(digits) <= _LONGEST_INTEGER else float)(digits)
+)
 
 
 def _parse(text: str) -> Any:

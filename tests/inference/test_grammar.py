@@ -133,7 +133,7 @@ DEAD_ENDS = {
     "left": 'start: "a" b\nb: b "x"',
     "right": 'start: "a" b\nb: "x" b',
     "in a choice": 'start: "a" | "b" c\nc: ("d"\n  | "e") c // "no" end',
-    "optional": 'start: "a" b?\nb: "x" b',
+    "optional": 'start: "a" b?  # it"s\nb: "x" b // "b',
     "two": 'start: "a" b\nb: "p" c\nc: B b\nB: "b: c"',
     "in brackets": 'start: "a" (b | "c" b)\nb[max_tokens=9]: <[5]> b+',
     "terminal": 'start: "a" B\nB: /x/ & /y/',

@@ -17,7 +17,8 @@ from deepseek_v32.model.checkpoint.conversion import convert
 from deepseek_v32.model.checkpoint.manifest import write_manifest
 from deepseek_v32.model.checkpoint.safetensors import read_headers
 from deepseek_v32.model.errors import CheckpointError
-from support.forked_ranks import run_program
+from support.forked_ranks import run_program, run_ranks
+from support.job import Job
 from tiny_model.checkpoint import TINY, write_checkpoint
 
 # Sizes that are no multiples of FP8 blocks, and an MTP layer.
@@ -111,6 +112,34 @@ def test_graphs_that_the_host_interrupts_for_experts(deterministic):
     for slots in (1, 5, 24):
         found, captured = answers(offload="experts", expert_slots=slots)
         assert found == expected and captured == 3, (slots, captured)
+
+
+RANKS = """
+import json, sys
+from deepseek_v32.inference import LLM, SamplingParams
+
+path, device, slots = sys.argv[1:]
+options = {"offload": "experts", "expert_slots": int(slots)} if int(slots) else {}
+with LLM(path, device=device, precision="fp8", page_count=40, max_batch_tokens=128, speculative_tokens=0, **options) as llm:
+    for prompts in ([list(range(5, 200))], [[*range(9, 90)], [17] * 20]):
+        params = SamplingParams(temperature=0.0, max_tokens=8, logprobs=3, ignore_eos=True)
+        print([(each.token_ids, each.logprobs) for each in llm.generate(prompts, params)])
+"""
+
+
+def test_the_bits_of_resident_ranks(checkpoints):
+    expected, found = (run_ranks(2, RANKS, checkpoints / "fp8", "cpu", slots) for slots in (0, 2))
+    assert [each.code for each in (*expected, *found)] == [0] * 4, found
+    assert found[0].out == expected[0].out and len(found[0].out) > 1000
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+@pytest.mark.parametrize("slots", [1, 6])
+def test_the_bits_of_resident_ranks_on_two_gpus(slots):
+    expected, found = (Job(2, RANKS, DEMO, "cuda", each).wait(240) for each in (0, slots))
+    assert [each.code for each in (*expected, *found)] == [0] * 4, found
+    assert found[0].out == expected[0].out and len(found[0].out) > 1000
 
 
 @pytest.fixture(scope="module")

@@ -7,20 +7,20 @@ from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 
 from ...completion import Completion, Delta
 from ...engine.request import Request as EngineRequest
-from ...text.answer import AnswerDelta, AnswerParser, CallDelta, parse_assistant
+from ...text.answer import AnswerParser, CallDelta, parse_assistant
 from ...text.dsml import ToolCall
 from ..service.streams import AsyncStream
 from .context import ApiContext, check_finished, new_id, usage
 from .conversations import MessageName, answer_params, conversation_ids, grammar_field, message_name
 from .errors import DONE, declared, skipped
-from .events import Chunks, ClientGone, EventStream, collect, merged, unless_gone
+from .events import Chunks, EventStream, collect, merged, whole
 from .fields import response_schema, sampling_params
 from .guard import BoundedRoute
-from .logprobs import chat_logprobs, prompt_logprobs, refuse_in_stream, selections, selections_of
+from .logprobs import chat_logprobs, prompt_logprobs, selections, selections_of
 from .protocol import ChatRequest, Tool
 from .responses import EVENTS, ChatCompletion
 
@@ -39,15 +39,10 @@ def chat_router(context: ApiContext) -> APIRouter:
         context.check_capacity(body.n or 1)
         headers = skipped(None, Tool, body.verbosity)
         if body.stream:
-            if body.prompt_logprobs is not None:
-                refuse_in_stream(body.prompt_logprobs)
             requests = await make_chat_requests(context, body)
             events = _stream(context, body, await context.submit(requests), len(requests[0].prompt))
             return EventStream(events, headers)
-        try:
-            return JSONResponse(await unless_gone(request, answer_chat(context, body)), headers=headers)
-        except ClientGone:
-            return Response(status_code=499)
+        return await whole(request, answer_chat(context, body), headers)
 
     return router
 
@@ -110,7 +105,7 @@ async def _stream(
     choices = [_StreamedChoice(context, body, index) for index in range(len(streams))]
     contents = [chunks.text(choice.content) for choice in choices]
     for choice in choices:
-        yield chunks.choice(choice.opening())
+        yield chunks.choice(choice.piece({"role": "assistant", "content": ""}))
     async for index, deltas in merged(streams):
         chunks.count(deltas)
         piece = choices[index].push(deltas)
@@ -134,56 +129,41 @@ class _StreamedChoice:
         self._with_selections = bool(body.return_selections)
         self._parser = AnswerParser(body.starts_thinking, body.plain_tools())
         self._most_calls = body.most_calls
-        self._calls = 0
-
-    def opening(self) -> dict[str, Any]:
-        return self._piece({"role": "assistant", "content": ""})
-
-    def content(self, text: str) -> dict[str, Any]:
-        return self._piece({"content": text})
+        self._has_calls = False
 
     def push(self, deltas: list[Delta]) -> dict[str, Any] | str | None:
         """The next chunk for these deltas: only its text if it holds nothing else, None if there is nothing to send yet.
 
         Raises ApiError if the answer failed.
         """
-        answer = self._parser.push("".join([delta.text for delta in deltas]))
-        last = deltas[-1]
-        if last.completion is None:
-            plain = self._tokenizer is None and not self._with_selections
-            if plain and not answer.reasoning_content and not answer.call_deltas:
-                return answer.content or None
-            reason = None
-        else:
-            check_finished(last.completion)
-            self.completion = last.completion
-            answer += self._parser.finish(last.completion.is_cut)
-        content = self._delta(answer)
-        if last.completion is not None:
-            reason = _finish_reason(last.completion, self._calls > 0)
-        logprobs = None
-        if self._tokenizer is not None:
-            logprobs = chat_logprobs(self._tokenizer, [entry for delta in deltas for entry in delta.logprobs])
-        elif not content and reason is None and not self._with_selections:
-            return None
-        piece = self._piece(content, logprobs, reason)
-        return {**piece, "selections": selections_of(deltas)} if self._with_selections else piece
-
-    def _delta(self, answer: AnswerDelta) -> dict[str, Any]:
-        content: dict[str, Any] = {}
-        if answer.content:
-            content["content"] = answer.content
-        if answer.reasoning_content:
-            content["reasoning_content"] = answer.reasoning_content
+        answer, last = self._parser.push("".join([delta.text for delta in deltas])), deltas[-1].completion
+        is_plain = last is None and self._tokenizer is None and not self._with_selections
+        if is_plain and not answer.reasoning_content and not answer.call_deltas:
+            return answer.content or None
+        if last is not None:
+            check_finished(last)
+            self.completion = last
+            answer += self._parser.finish(last.is_cut)
+        texts = {"content": answer.content, "reasoning_content": answer.reasoning_content}
+        content: dict[str, Any] = {name: text for name, text in texts.items() if text}
         if calls := limited(answer.call_deltas, self._most_calls):
             content["tool_calls"] = [_call_delta(delta) for delta in calls]
-            self._calls = calls[-1].index + 1
-        return content
+            self._has_calls = True
+        if is_plain and not content:
+            return None
+        piece = self.piece(content)
+        if self._tokenizer is not None:
+            entries = [entry for delta in deltas for entry in delta.logprobs]
+            piece["logprobs"] = chat_logprobs(self._tokenizer, entries)
+        if last is not None:
+            piece["finish_reason"] = _finish_reason(last, self._has_calls)
+        return {**piece, "selections": selections_of(deltas)} if self._with_selections else piece
 
-    def _piece(
-        self, delta: dict[str, Any], logprobs: dict[str, Any] | None = None, reason: str | None = None
-    ) -> dict[str, Any]:
-        return {"index": self._index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+    def content(self, text: str) -> dict[str, Any]:
+        return self.piece({"content": text})
+
+    def piece(self, delta: dict[str, Any]) -> dict[str, Any]:
+        return {"index": self._index, "delta": delta, "logprobs": None, "finish_reason": None}
 
 
 def _usage(context: ApiContext, body: ChatRequest, completions: list[Completion]) -> dict[str, Any]:

@@ -1,13 +1,13 @@
 """POST /v1/completions."""
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
@@ -16,7 +16,7 @@ from ...params import MAX_LOGPROBS, SamplingParams
 from ..service.streams import AsyncStream
 from .context import ApiContext, check_finished, new_id, usage
 from .errors import DONE, ApiError, declared
-from .events import Chunks, ClientGone, EventStream, collect, merged, unless_gone
+from .events import Chunks, EventStream, collect, merged, whole
 from .fields import (
     MAX_CHOICES,
     MAX_PROMPTS,
@@ -29,7 +29,7 @@ from .fields import (
     sampling_params,
 )
 from .guard import BoundedRoute
-from .logprobs import TextLogprobsBuilder, prompt_logprobs, refuse_in_stream, selections, selections_of
+from .logprobs import TextLogprobsBuilder, prompt_logprobs, selections, selections_of
 from .responses import EVENTS, TextCompletion
 
 
@@ -77,13 +77,8 @@ def completions_router(context: ApiContext) -> APIRouter:
         context.check_model(body.model)
         context.check_capacity(len(body.prompts()) * (body.n or 1))
         if body.stream:
-            if body.prompt_logprobs is not None:
-                refuse_in_stream(body.prompt_logprobs)
             return EventStream(_stream(context, body, *await _begin(context, body)))
-        try:
-            return JSONResponse(await unless_gone(request, answer_completion(context, body)))
-        except ClientGone:
-            return Response(status_code=499)
+        return await whole(request, answer_completion(context, body))
 
     return router
 
@@ -126,18 +121,13 @@ async def _begin(context: ApiContext, body: CompletionRequest) -> tuple[list[_Pr
     params = sampling_params(body, max(max_tokens, 1), body.logprobs, context.service.requests.default_params)
     prompts, requests = [], []
     for source in body.prompts():
-        encode = partial(_token_ids, context, body, source)
+        specials = body.add_special_tokens, body.parse_special_tokens
+        encode = partial(context.text_ids, source, *specials) if isinstance(source, str) else partial(list, source)
         made = await context.make_requests(len(source), encode, params, bool(body.return_selections), form_field(body))
         prompts.append(await _prompt(context, body, list(made[0].prompt)))
         requests += made
     streams = await context.submit(requests) if max_tokens else []
     return [prompt for prompt in prompts for _ in range(n)], streams
-
-
-def _token_ids(context: ApiContext, body: CompletionRequest, source: str | list[int]) -> list[int]:
-    if isinstance(source, str):
-        return context.text_ids(source, body.add_special_tokens, body.parse_special_tokens)
-    return source
 
 
 async def _prompt(context: ApiContext, body: CompletionRequest, tokens: list[int]) -> _Prompt:
@@ -157,13 +147,13 @@ async def _stream(
     prompt_tokens = sum(len(prompt.tokens) for prompt in prompts[:: body.n or 1])
     chunks = Chunks(_head(context), body.stream_options, prompt_tokens)
     choices = [_Choice(context, body, index, prompt) for index, prompt in enumerate(prompts)]
-    texts = [chunks.text(choice.text) for choice in choices]
+    texts = [chunks.text(choice.piece) for choice in choices]
     completions = [_empty_completion(prompt) for prompt in prompts]
     for choice, completion in zip(choices, completions, strict=True):
         if (echo := choice.echo()) is not None:
             yield chunks.choice(echo)
         if not streams:
-            yield chunks.choice(choice.piece("", [], completion))
+            yield chunks.choice(choice.piece("", (), completion))
     async for index, deltas in merged(streams):
         chunks.count(deltas)
         piece = choices[index].push(deltas)
@@ -191,7 +181,7 @@ class _Choice:
         """The chunk that repeats the prompt; None without echo."""
         if self._prompt is None:
             return None
-        piece = self.piece(self._prompt.text, [])
+        piece = self.piece(self._prompt.text)
         if self._logprobs is not None:
             piece["logprobs"] = self._logprobs.prompt(self._prompt.tokens, self._prompt.scores or [])
         return piece
@@ -210,10 +200,7 @@ class _Choice:
         piece = self.piece(text, [entry for delta in deltas for entry in delta.logprobs], last)
         return {**piece, "selections": selections_of(deltas)} if self._with_selections else piece
 
-    def text(self, text: str) -> dict[str, Any]:
-        return self.piece(text, [])
-
-    def piece(self, text: str, entries: list[TokenLogprob], last: Completion | None = None) -> dict[str, Any]:
+    def piece(self, text: str, entries: Sequence[TokenLogprob] = (), last: Completion | None = None) -> dict[str, Any]:
         return {
             "index": self._index,
             "text": text,

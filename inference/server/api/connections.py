@@ -55,7 +55,7 @@ class Connections:
         self._peers: Counter[str] = Counter()
         self._count = 0
         # Connections that wait for a head, and since when; the longest first.
-        self._waiting: dict[BoundedConnection, float] = {}
+        self.waiting: dict[BoundedConnection, float] = {}
 
     def add(self, connection: "BoundedConnection") -> str | None:
         """Count a new connection. Returns why it must be refused, if no other one could be closed for it."""
@@ -76,18 +76,12 @@ class Connections:
         self._peers[connection.peer] -= 1
         if not self._peers[connection.peer]:
             del self._peers[connection.peer]
-        self._waiting.pop(connection, None)
-
-    def begin_waiting(self, connection: "BoundedConnection") -> None:
-        self._waiting[connection] = time.monotonic()
-
-    def end_waiting(self, connection: "BoundedConnection") -> None:
-        self._waiting.pop(connection, None)
+        self.waiting.pop(connection, None)
 
     def _replace(self, peer: str | None) -> bool:
         """Close the connection that has waited for a head the longest, of this peer or of all; False if there is none."""
         latest = time.monotonic() - REPLACEABLE_SECONDS
-        for connection, since in self._waiting.items():
+        for connection, since in self.waiting.items():
             if since > latest:
                 return False
             if peer is None or connection.peer == peer:
@@ -151,11 +145,13 @@ class BoundedConnection(H11Protocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._stop_write_timer()
+        if self._write_timer is not None:
+            self._write_timer.cancel()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_head_timer()
-        self._stop_write_timer()
+        if self._write_timer is not None:
+            self._write_timer.cancel()
         self._unset_keepalive_if_required()
         self._forget()
         self._all.lingering -= self._lingers
@@ -206,14 +202,14 @@ class BoundedConnection(H11Protocol):
         if is_busy and self._head_timer is not None:
             self.cycle.keep_alive = not self._is_surplus
             self._stop_head_timer()
-            self._all.end_waiting(self)
+            self._all.waiting.pop(self, None)
         elif not is_busy and self._head_timer is None:
             self._wait(self._limits.idle_seconds)
 
     def _wait(self, seconds: float) -> None:
         self._head_begun = False
         self._start_head_timer(seconds)
-        self._all.begin_waiting(self)
+        self._all.waiting[self] = time.monotonic()
 
     def _start_head_timer(self, seconds: float) -> None:
         self._stop_head_timer()
@@ -223,11 +219,6 @@ class BoundedConnection(H11Protocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
-
-    def _stop_write_timer(self) -> None:
-        if self._write_timer is not None:
-            self._write_timer.cancel()
-            self._write_timer = None
 
     def _answer(self, error: ApiError, lingers: bool = False) -> None:
         """Answer outside of any request, and close; `lingers`: once the client has closed, or after LINGER_SECONDS.

@@ -16,10 +16,9 @@ from ...engine.request import PromptTooLong, Request
 from ...params import SamplingParams
 from ...text.errors import TooManyTokens
 from ...text.tokenizer import END_THINK, Special, Tokenizer, utf8_length
-from ..service.open_work import STOPPED
 from ..service.service import Busy, Service
 from ..service.streams import AsyncStream
-from .errors import ApiError
+from .errors import ApiError, stopped
 
 Result = TypeVar("Result")
 
@@ -183,7 +182,7 @@ def check_finished(completion: Completion) -> None:
     if completion.error_code == "deadline":
         raise _deadline_passed()
     if completion.error_code == "stopped":
-        raise ApiError(503, STOPPED, code="stopped", headers={"Retry-After": "30"})
+        raise stopped()
     raise _answer_failed()
 
 

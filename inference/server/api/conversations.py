@@ -1,7 +1,7 @@
 """From a conversation to the prompt and the parameters of its answer."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from ...text.tokenizer import DSML, Tokenizer
 from .context import ApiContext
 from .errors import ApiError
 from .fields import form_field
-from .protocol import ChatMessage, ChatRequest, ConversationFields, NamedTool
+from .protocol import ChatRequest, ConversationFields, NamedTool
 
 MessageName = Callable[[int], str]  # how a request calls the message of an index
 
@@ -31,29 +31,15 @@ def conversation_ids(
     schema: Mapping[str, Any] | None = None,
     name: MessageName = message_name,
 ) -> list[int]:
-    """Token ids of a conversation's prompt; schema: of the JSON that is wanted. Raises ApiError."""
-    tools = conversation.plain_tools()
+    """Token ids of a conversation's prompt; schema: of the JSON that is wanted. Raises ApiError, also for messages that the chat
+    format cannot express."""
     adds, field = conversation.add_generation_prompt, "add_generation_prompt"
     if adds is False and not conversation.continues:
         raise ApiError(400, f"{field} is false; expected true: an answer without it is none of the model's", field)
     if adds and conversation.continue_final_message:
         raise ApiError(400, f"{field} is true; expected false with continue_final_message", field)
-    thinking, continues = conversation.thinking, conversation.continues
-    return message_ids(context, conversation.messages, tools, thinking, continues=continues, schema=schema, name=name)
-
-
-def message_ids(
-    context: ApiContext,
-    messages: Sequence[ChatMessage],
-    tools: list[dict[str, Any]] | None,
-    thinking: bool,
-    *,
-    continues: bool = False,
-    schema: Mapping[str, Any] | None = None,
-    name: MessageName = message_name,
-) -> list[int]:
-    """Token ids of a conversation's prompt. Raises ApiError for messages that the chat format cannot express."""
-    plain = [message.model_dump(exclude_none=True) for message in messages]
+    tools, thinking, continues = conversation.plain_tools(), conversation.thinking, conversation.continues
+    plain = [message.model_dump(exclude_none=True) for message in conversation.messages]
     chat_format = context.service.llm.chat_format
     try:
         pieces = conversation_pieces(plain, context.tokenizer, thinking, tools, chat_format, continues, schema)

@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
+from ..service.open_work import STOPPED
 from ..service.service import Busy
 
 log = logging.getLogger(__name__)
@@ -127,6 +128,10 @@ def skipped(tools: Sequence[Any] | None, served: type[BaseModel], verbosity: str
     message = f"not served, and not shown to the model: {'; '.join(others[:8])}"
     log.warning(message)
     return {"Warning": f'299 - "{message}"'}
+
+
+def stopped() -> ApiError:
+    return ApiError(503, STOPPED, code="stopped", headers={"Retry-After": "30"})
 
 
 def overloaded(message: str) -> ApiError:

@@ -5,10 +5,10 @@ import contextlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from json.encoder import encode_basestring_ascii
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import Request
-from fastapi.responses import Response
+from fastapi.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from ...completion import Completion, Delta
@@ -17,13 +17,8 @@ from .context import check_finished
 from .errors import ApiError
 from .fields import StreamOptions
 
-Answer = TypeVar("Answer")
 KEEP_ALIVE_SECONDS = 10.0  # proxies wait for 60 s and less
 _COMMENT, _PING = b": the answer is being made\n\n", b'event: ping\ndata: {"type": "ping"}\n\n'
-
-
-class ClientGone(Exception):
-    """The client has disconnected."""
 
 
 class EventStream(Response):
@@ -164,15 +159,15 @@ async def collect(streams: Sequence[AsyncStream]) -> list[Completion]:
     return completions
 
 
-async def unless_gone(request: Request, work: Coroutine[Any, Any, Answer]) -> Answer:
-    """The result of `work`. If the client disconnects first, the work is cancelled and ClientGone is raised."""
+async def whole(
+    request: Request, work: Coroutine[Any, Any, dict[str, Any]], headers: Mapping[str, str] | None = None
+) -> Response:
+    """Answer with the result of `work`, which is cancelled if the client disconnects first."""
     task = asyncio.ensure_future(work)
     watcher = asyncio.ensure_future(_disconnected(request.receive))
     try:
         await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientGone
-        return task.result()
+        return JSONResponse(task.result(), headers=headers) if task.done() else Response(status_code=499)
     finally:
         watcher.cancel()
         task.cancel()

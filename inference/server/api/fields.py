@@ -244,6 +244,9 @@ def sampling_params(
     request: SamplingFields, max_tokens: int | None, logprobs: int | None, defaults: SamplingParams
 ) -> SamplingParams:
     """The request's SamplingParams; null fields take their defaults. Raises ApiError for a combination that is not allowed."""
+    if request.stream and request.prompt_logprobs is not None:  # chunks have no place for them
+        message = f"prompt_logprobs is {request.prompt_logprobs}; expected null with stream"
+        raise ApiError(400, message, "prompt_logprobs")
     given: dict[str, Any] = {name: value for name in _NUMBERS if (value := getattr(request, name)) is not None}
     if request.logit_bias:
         given["logit_bias"] = _logit_bias(request.logit_bias)

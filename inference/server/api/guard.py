@@ -61,18 +61,13 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        error = self._check(scope)
-        if error is None and scope["type"] == "websocket":
-            await self._app(scope, receive, send)
-        elif error is None:
-            if scope["method"] == "HEAD" and scope["path"] in PROBES:  # uvicorn leaves out the body
-                scope = {**scope, "method": "GET"}
-            coding = Headers(scope=scope).get("content-encoding", "identity").strip().lower()
-            await self._app(scope, self._limited(receive, coding), _with_headers(send))
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008})
-        else:
-            await error.response(scope["path"])(scope, receive, _with_headers(send))
+        send = _with_headers(send)
+        if (error := self._check(scope)) is not None:
+            await error.response(scope["path"])(scope, receive, send)
+            return
+        if scope.get("method") == "HEAD" and scope["path"] in PROBES:  # uvicorn leaves out the body
+            scope = {**scope, "method": "GET"}
+        await self._app(scope, self._limited(receive, _coding(Headers(scope=scope))), send)
 
     def _check(self, scope: Scope) -> ApiError | None:
         size = sum(len(name) + len(value) for name, value in scope["headers"])
@@ -82,7 +77,7 @@ class Guard:
         host = headers.get("host", "")
         # A page cannot rebind an address, by which probes ask for a container.
         is_known = "*" in self._hosts or host_name(host) in self._hosts
-        if not is_known and not (scope["path"] in PROBES and _is_address(host_name(host).strip("[]"))):
+        if not is_known and not (scope["path"] in PROBES and _address(host_name(host)) is not None):
             return ApiError(
                 403, "the Host header has another name; expected one of this server's (--allowed-host)", code="host"
             )
@@ -114,8 +109,7 @@ class Guard:
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self._max_body:
             return ApiError(413, self._too_large)
-        coding = headers.get("content-encoding", "identity").strip().lower()
-        if coding not in ("identity", *_CODINGS):
+        if (coding := _coding(headers)) not in ("identity", *_CODINGS):
             name = ascii(coding)[:60]
             return ApiError(
                 415, f"the Content-Encoding header is {name}; expected {', '.join(_CODINGS)}, identity or none"
@@ -175,27 +169,25 @@ def _decoded(decoder: "zlib._Decompress", part: bytes, is_last: bool, most: int)
     )
 
 
+def _coding(headers: Headers) -> str:
+    return headers.get("content-encoding", "identity").strip().lower()
+
+
 def host_name(host: str) -> str:
     """The name of a Host header, without its port."""
     name = host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host
     return name.lower()
 
 
-def _is_address(host: str) -> bool:
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(host)
+        return ipaddress.ip_address(host.strip("[]"))
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def is_loopback(address: str) -> bool:
-    if address == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(address.strip("[]")).is_loopback
-    except ValueError:
-        return False
+    return address == "localhost" or ((found := _address(address)) is not None and found.is_loopback)
 
 
 def _given_key(headers: Headers) -> bytes:

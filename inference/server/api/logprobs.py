@@ -1,7 +1,7 @@
 """Optional parts of a response: log-probabilities, and the positions that DSA selected."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from ...text.detokenizer import IncrementalDecoder
 from ...text.tokenizer import REPLACEMENT, Tokenizer
 from ...token_selection import TokenSelection
 from .context import ApiContext
-from .errors import ApiError
 
 # JSON has no −inf; OpenAI writes this number for it.
 LOWEST = -9999.0
@@ -48,24 +47,18 @@ class TextLogprobsBuilder:
 
     def block(self, entries: Sequence[TokenLogprob]) -> dict[str, Any]:
         """The lists for the next tokens of the answer."""
-        block: dict[str, Any] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
-        for entry in entries:
-            block["tokens"].append(self._text(entry.token_id))
-            block["token_logprobs"].append(max(entry.logprob, LOWEST))
-            block["top_logprobs"].append(self._top(entry))
-            block["text_offset"].append(self._advance(entry.token_id))
-        return block
+        return {
+            "tokens": [self._text(entry.token_id) for entry in entries],
+            "token_logprobs": [max(entry.logprob, LOWEST) for entry in entries],
+            "top_logprobs": [self._top(entry) for entry in entries],
+            "text_offset": [self._advance(entry.token_id) for entry in entries],
+        }
 
     def prompt(self, tokens: Sequence[int], scores: Sequence[TokenLogprob]) -> dict[str, Any]:
         """Like `block`, for an echoed prompt. Its first token follows no other, so it has no probability."""
-        first = {
-            "tokens": [self._text(tokens[0])],
-            "token_logprobs": [None],
-            "top_logprobs": [None],
-            "text_offset": [self._advance(tokens[0])],
-        }
-        rest = self.block(scores)
-        return {name: values + rest[name] for name, values in first.items()}
+        whole = self.block([TokenLogprob(tokens[0], 0.0, ()), *scores])
+        whole["token_logprobs"][0] = whole["top_logprobs"][0] = None
+        return whole
 
     def _advance(self, token: int) -> int:
         """The position at which the token's text begins; moves past it."""
@@ -87,11 +80,6 @@ class TextLogprobsBuilder:
             text = self._text(token)
             top[f"token_id:{token}" if REPLACEMENT in text else text] = max(logprob, LOWEST)
         return top
-
-
-def refuse_in_stream(count: int) -> NoReturn:
-    """Raise ApiError for prompt_logprobs in a stream, whose chunks have no place for them."""
-    raise ApiError(400, f"prompt_logprobs is {count}; expected null with stream", "prompt_logprobs")
 
 
 async def prompt_logprobs(context: ApiContext, prompt: Sequence[int], count: int) -> list[Any]:

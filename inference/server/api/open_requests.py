@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..service.open_work import STOPPED
-from .errors import ApiError
+from .errors import stopped
 
 # The streams of pages that are open in browsers. They carry nothing and never end by themselves.
 IDLE = "/gradio_api/heartbeat/"
@@ -21,13 +20,6 @@ class _Open:
     # Set before its task is cancelled, so that another cancellation is not taken for this one.
     is_ended: bool = False
 
-    @property
-    def can_be_ended(self) -> bool:
-        """Tell whether it can be ended in a way that a client understands. Other responses are files, which end soon."""
-        return not self.is_complete and (
-            self.content_type is None or self.content_type.startswith(b"text/event-stream")
-        )
-
 
 class OpenRequests:
     """One for each application. `end` gives every open request the end that its client expects: an error, or an event."""
@@ -40,14 +32,24 @@ class OpenRequests:
         """End all requests, now and from now on, whatever they wait for; with `idle` only those that do nothing."""
         self._ended = self._ended or not idle
         for task, request in self._open.items():
-            if request.can_be_ended and (not idle or request.path.startswith(IDLE)):
+            # Other responses are files, which end soon.
+            is_stream = request.content_type is None or request.content_type.startswith(b"text/event-stream")
+            if not request.is_complete and is_stream and (not idle or request.path.startswith(IDLE)):
                 request.is_ended = True
                 task.cancel()
+
+    def middleware(self, app: ASGIApp) -> ASGIApp:
+        """The application, of which every HTTP request is one of these."""
+
+        async def watched(scope: Scope, receive: Receive, send: Send) -> None:
+            await (self.answer(app, scope, receive, send) if scope["type"] == "http" else app(scope, receive, send))
+
+        return watched
 
     async def answer(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the application answer a request, until `end` is called."""
         if self._ended:
-            await _stopped().response(scope["path"])(scope, receive, send)
+            await stopped().response(scope["path"])(scope, receive, send)
             return
         task = asyncio.current_task()
         assert task is not None
@@ -71,25 +73,7 @@ class OpenRequests:
         if not request.is_ended or request.is_complete:
             return
         if request.content_type is None:
-            await _stopped().response(request.path)(scope, receive, send)
+            await stopped().response(request.path)(scope, receive, send)
         else:
-            ending = _stopped().ending(request.path) if request.path.startswith("/v1/") else b""
+            ending = stopped().ending(request.path) if request.path.startswith("/v1/") else b""
             await send({"type": "http.response.body", "body": ending})
-
-
-class EndsOpenRequests:
-    """ASGI middleware: every HTTP request is one of `requests`."""
-
-    def __init__(self, app: ASGIApp, requests: OpenRequests) -> None:
-        self._app = app
-        self._requests = requests
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            await self._requests.answer(self._app, scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
-
-
-def _stopped() -> ApiError:
-    return ApiError(503, STOPPED, code="stopped", headers={"Retry-After": "30"})

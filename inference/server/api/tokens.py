@@ -7,10 +7,10 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from .context import ApiContext
-from .conversations import message_ids
+from .conversations import conversation_ids
 from .errors import ApiError, declared
 from .guard import BoundedRoute
-from .protocol import DetokenizeRequest, TokenizeRequest
+from .protocol import ConversationFields, DetokenizeRequest, TokenizeRequest
 from .responses import DetokenizeResponse, ModelCard, ModelList, TokenizeResponse, TokenizerInfo
 
 
@@ -44,9 +44,10 @@ def tokens_router(context: ApiContext) -> APIRouter:
         context.check_model(body.model)
         if body.messages is not None:
             template = body.chat_template_kwargs
-            thinking = template is not None and bool(template.thinking or template.enable_thinking)
-            tools = [tool.model_dump(exclude_none=True) for tool in body.tools or []]
-            encode = partial(message_ids, context, body.messages, tools or None, thinking)
+            conversation = ConversationFields.model_construct(
+                messages=body.messages, tools=body.tools, chat_template_kwargs=template
+            )
+            encode = partial(conversation_ids, context, conversation)
         else:
             text = body.prompt or ""
             is_token = text in context.tokenizer.special_ids  # so lm_eval asks for the id of a control token

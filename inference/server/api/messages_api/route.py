@@ -1,23 +1,21 @@
-"""The routes of /v1/messages and their stream of events."""
+"""The routes of /v1/messages."""
 
-import json
-from collections.abc import AsyncGenerator, Iterable
 from functools import partial
-from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from ...service.streams import AsyncStream
+from ..blocks import answered, streamed
 from ..chat import make_chat_requests
-from ..context import ApiContext, check_finished
+from ..context import ApiContext
 from ..conversations import conversation_ids
 from ..errors import MessageErrorResponse, declared, renamed, skipped
-from ..events import ClientGone, EventStream, collect, merged, unless_gone
+from ..events import EventStream, whole
 from ..fields import response_schema
 from ..guard import BoundedRoute
 from ..responses import EVENTS
-from .answer import Answer, Event
+from .answer import Answer
 from .request import CountRequest, CustomTool, MessagesRequest, chat_request
 from .schema import Message, TokenCount
 
@@ -43,11 +41,8 @@ def messages_router(context: ApiContext) -> APIRouter:
         context.check_capacity(1)
         headers = skipped(body.tools, CustomTool)
         if body.stream:
-            return EventStream(_stream(*await _begin(context, body)), headers)
-        try:
-            return JSONResponse(await unless_gone(request, _answer(context, body)), headers=headers)
-        except ClientGone:
-            return Response(status_code=499)
+            return EventStream(streamed(*await _begin(context, body)), headers)
+        return await whole(request, answered(*await _begin(context, body)), headers)
 
     @router.post(
         "/v1/messages/count_tokens", response_model=TokenCount, responses=declared(404, model=MessageErrorResponse)
@@ -73,28 +68,5 @@ async def _begin(context: ApiContext, body: MessagesRequest) -> tuple[Answer, As
     return Answer(context, body, chat, len(request.prompt)), stream
 
 
-async def _answer(context: ApiContext, body: MessagesRequest) -> dict[str, Any]:
-    answer, stream = await _begin(context, body)
-    [completion] = await collect([stream])
-    for _ in (*answer.push(completion.text), *answer.finish(completion)):
-        pass
-    return answer.message(completion)
-
-
-async def _stream(answer: Answer, stream: AsyncStream) -> AsyncGenerator[bytes, None]:
-    yield _written(answer.start())
-    async for _, deltas in merged([stream]):
-        events = [*answer.push("".join([delta.text for delta in deltas]))]
-        if (completion := deltas[-1].completion) is not None:
-            check_finished(completion)
-            events += answer.finish(completion)
-        if events:
-            yield _written(events)
-
-
 def _name(sources: list[int], message: int) -> str:
     return "system" if sources[message] < 0 else f"messages[{sources[message]}]"
-
-
-def _written(events: Iterable[Event]) -> bytes:
-    return b"".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events)

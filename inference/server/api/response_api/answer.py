@@ -1,22 +1,39 @@
-"""The response object: what was asked for, the items of the answer, and how it ended."""
+"""The response object and its events: what was asked for, the items of the answer, and how it ended."""
 
+import itertools
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ....completion import Completion
 from ....params import SamplingParams
-from ....text.answer import AnswerDelta, CallDelta
+from ..blocks import Blocks, Event
 from ..context import ApiContext, new_id
+from ..errors import ApiError
+from ..protocol import ChatRequest
 from .request import ResponseRequest
 
+_PREFIXES = {"reasoning": "rs", "message": "msg", "function_call": "fc"}
+_PART_TYPES = {"reasoning": "reasoning_text", "message": "output_text"}
 
-class Answer:
-    """Makes the response objects of one request."""
 
-    def __init__(self, context: ApiContext, body: ResponseRequest, params: SamplingParams, thinks: bool) -> None:
-        self._reasoning_tokens = context.reasoning_tokens if thinks else None
+class Answer(Blocks):
+    """The items so far, and the response around them."""
+
+    KINDS = ("reasoning", "message", "function_call")
+
+    def __init__(
+        self,
+        context: ApiContext,
+        body: ResponseRequest,
+        chat: ChatRequest,
+        params: SamplingParams,
+        keep: Callable[[dict[str, Any]], None],
+    ) -> None:
+        """keep: is given the whole response."""
+        super().__init__(context, chat)
+        self._keep, self._numbers = keep, itertools.count()
         text, reasoning = body.text, body.reasoning
         wanted = (
             text.format.model_dump(by_alias=True, exclude_none=True)
@@ -48,119 +65,94 @@ class Answer:
             "truncation": "disabled",
             "user": body.user,
         }
+        self._status = "completed"  # of an item that is closed
 
-    @property
-    def id(self) -> str:
-        return self._head["id"]
+    def start(self) -> Iterator[Event]:
+        unfinished = self._response("in_progress", [])
+        for kind in ("created", "in_progress"):
+            yield {"type": f"response.{kind}", "response": unfinished}
 
-    def unfinished(self) -> dict[str, Any]:
-        return self._response("in_progress", [])
-
-    def failed(self, output: list[dict[str, Any]], message: str) -> dict[str, Any]:
-        return self._response("failed", output, error={"code": "server_error", "message": message})
-
-    def finished(self, output: list[dict[str, Any]], completion: Completion) -> dict[str, Any]:
+    def finish(self, completion: Completion) -> Iterator[Event]:
+        yield from super().finish(completion)
         status, details = ("incomplete", {"reason": "max_output_tokens"}) if completion.is_cut else ("completed", None)
-        return self._response(status, output, completion, incomplete_details=details)
+        self._status = status
+        yield from self._close()
+        self.whole = self._response(status, self.blocks, self._usage(completion), incomplete_details=details)
+        self._keep(self.whole)
+        yield {"type": f"response.{status}", "response": self.whole}
+
+    def failed(self, error: ApiError) -> Iterator[Event]:
+        if self._is_open:
+            self._fill()
+        reason = {"code": "server_error", "message": str(error)}
+        yield {"type": "response.failed", "response": self._response("failed", self.blocks, error=reason)}
+
+    def written(self, events: Iterable[Event]) -> bytes:
+        return super().written({**event, "sequence_number": next(self._numbers)} for event in events)
 
     def _response(
-        self, status: str, output: list[dict[str, Any]], completion: Completion | None = None, **ending: Any
+        self, status: str, output: list[dict[str, Any]], usage: dict[str, Any] | None = None, **ending: Any
     ) -> dict[str, Any]:
         ending = {"error": None, "incomplete_details": None, **ending}
         ending["completed_at"] = int(time.time()) if status == "completed" else None
-        usage = None if completion is None else self._usage(completion)
         return {**self._head, "status": status, **ending, "output": output, "usage": usage, **self._asked}
 
     def _usage(self, completion: Completion) -> dict[str, Any]:
         usage = completion.usage
-        reasoning = self._reasoning_tokens(completion) if self._reasoning_tokens is not None else 0
         return {
             "input_tokens": usage.prompt_tokens,
             "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
             "output_tokens": usage.completion_tokens,
-            "output_tokens_details": {"reasoning_tokens": reasoning},
+            "output_tokens_details": {"reasoning_tokens": self.reasoning_tokens(completion)},
             "total_tokens": usage.prompt_tokens + usage.completion_tokens,
         }
 
-
-Event = dict[str, Any]  # with its type; the sequence number is added where it is written
-
-_PREFIXES = {"reasoning": "rs", "message": "msg", "function_call": "fc"}
-_PART_TYPES = {"reasoning": "reasoning_text", "message": "output_text"}
-
-
-class Output:
-    """The items so far. Each is opened, grows and is done before the next one begins."""
-
-    def __init__(self, most_calls: int | None = None) -> None:
-        """most_calls: later ones are left out; None: any number."""
-        self._most_calls = most_calls
-        self.items: list[dict[str, Any]] = []
-        self._is_open = False
-
-    def push(self, parts: Iterable[AnswerDelta]) -> Iterator[Event]:
-        """The events of what a piece of text has added, in the order of the text."""
-        for part in parts:
-            if part.reasoning_content:
-                yield from self._add_text("reasoning", part.reasoning_content)
-            if part.content:
-                yield from self._add_text("message", part.content)
-            for delta in part.call_deltas:
-                yield from self._add_arguments(delta)
-
-    def finish(self, is_cut: bool) -> Iterator[Event]:
-        """The events of the end. is_cut: the answer has reached its most tokens."""
-        yield from self._close("incomplete" if is_cut else "completed")
-
-    def _add_text(self, kind: str, text: str) -> Iterator[Event]:
-        if not self._is_open or self.items[-1]["type"] != kind:
-            yield from self._close()
-            role: dict[str, Any] = {"role": "assistant"} if kind == "message" else {"summary": []}
-            yield from self._open({"type": kind, **role, "content": []})
+    def _open(self, kind: str, name: str | None) -> Iterator[Event]:
+        fields: dict[str, Any] = {"role": "assistant"} if kind == "message" else {"summary": []}
+        fields["content"] = []
+        if kind == "function_call":
+            fields = {"name": name, "call_id": f"call_{secrets.token_hex(12)}", "arguments": ""}
+        item = {"id": f"{_PREFIXES[kind]}_{secrets.token_hex(12)}", "type": kind, **fields, "status": "in_progress"}
+        self.blocks.append(item)
+        yield {"type": "response.output_item.added", "output_index": len(self.blocks) - 1, "item": _copy(item)}
+        if kind != "function_call":
             part: dict[str, Any] = {"type": _PART_TYPES[kind], "text": ""}
             part |= {"annotations": [], "logprobs": []} if kind == "message" else {}
-            yield self._event("response.content_part.added", content_index=0, part=part)
-            self.items[-1]["content"].append(dict(part))
-        self.items[-1]["content"][0]["text"] += text
-        yield self._text_event("delta", delta=text)
+            yield self._event("content_part.added", content_index=0, part=part)
+            item["content"].append(dict(part))
 
-    def _add_arguments(self, delta: CallDelta) -> Iterator[Event]:
-        if self._most_calls is not None and delta.index >= self._most_calls:
-            return
-        if delta.name is not None:
-            yield from self._close()
-            call = {"name": delta.name, "call_id": f"call_{secrets.token_hex(12)}", "arguments": ""}
-            yield from self._open({"type": "function_call", **call})
-        self.items[-1]["arguments"] += delta.arguments
-        yield self._event("response.function_call_arguments.delta", delta=delta.arguments)
+    def _grown(self, text: str) -> Event:
+        if self.blocks[-1]["type"] == "function_call":
+            return self._event("function_call_arguments.delta", delta=text)
+        return self._text_event("delta", delta=text)
 
-    def _open(self, item: dict[str, Any]) -> Iterator[Event]:
-        item = {"id": f"{_PREFIXES[item['type']]}_{secrets.token_hex(12)}", **item, "status": "in_progress"}
-        self.items.append(item)
-        self._is_open = True
-        yield {"type": "response.output_item.added", "output_index": len(self.items) - 1, "item": _copy(item)}
-
-    def _close(self, status: str = "completed") -> Iterator[Event]:
-        if not self._is_open:
-            return
-        item, self._is_open = self.items[-1], False
+    def _closed(self) -> Iterator[Event]:
+        item = self._fill()
         if item["type"] == "function_call":
-            named = {"name": item["name"], "arguments": item["arguments"]}
-            yield self._event("response.function_call_arguments.done", **named)
+            yield self._event("function_call_arguments.done", name=item["name"], arguments=self._text)
         else:
-            [part] = item["content"]
-            yield self._text_event("done", text=part["text"])
-            yield self._event("response.content_part.done", content_index=0, part=dict(part))
-        item["status"] = status
-        yield {"type": "response.output_item.done", "output_index": len(self.items) - 1, "item": _copy(item)}
+            yield self._text_event("done", text=self._text)
+            yield self._event("content_part.done", content_index=0, part=dict(item["content"][0]))
+        item["status"] = self._status
+        yield {"type": "response.output_item.done", "output_index": len(self.blocks) - 1, "item": _copy(item)}
+
+    def _fill(self) -> dict[str, Any]:
+        """Put the text into the last item, and return it."""
+        item = self.blocks[-1]
+        if item["type"] == "function_call":
+            item["arguments"] = self._text
+        else:
+            item["content"][0]["text"] = self._text
+        return item
 
     def _text_event(self, what: str, **fields: Any) -> Event:
-        kind = self.items[-1]["type"]
+        kind = self.blocks[-1]["type"]
         logprobs: dict[str, Any] = {"logprobs": []} if kind == "message" else {}
-        return self._event(f"response.{_PART_TYPES[kind]}.{what}", content_index=0, **fields, **logprobs)
+        return self._event(f"{_PART_TYPES[kind]}.{what}", content_index=0, **fields, **logprobs)
 
     def _event(self, kind: str, **fields: Any) -> Event:
-        return {"type": kind, "item_id": self.items[-1]["id"], "output_index": len(self.items) - 1, **fields}
+        place = {"item_id": self.blocks[-1]["id"], "output_index": len(self.blocks) - 1}
+        return {"type": f"response.{kind}", **place, **fields}
 
 
 def _copy(item: dict[str, Any]) -> dict[str, Any]:

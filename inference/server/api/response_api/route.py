@@ -1,9 +1,6 @@
 """The routes of /v1/responses, their stream of events, and their errors."""
 
-import itertools
-import json
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,16 +8,16 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import TypeAdapter
 
-from ....text.answer import AnswerParser
 from ...service.streams import AsyncStream
+from ..blocks import answered, streamed
 from ..chat import make_chat_requests
-from ..context import ApiContext, check_finished
+from ..context import ApiContext
 from ..errors import ApiError, declared, renamed, skipped
-from ..events import ClientGone, EventStream, collect, merged, unless_gone
+from ..events import EventStream, whole
 from ..fields import count_characters
 from ..guard import BoundedRoute
 from ..responses import EVENTS
-from .answer import Answer, Event, Output
+from .answer import Answer
 from .request import MAX_ITEMS, FunctionTool, Item, ItemReference, Message, ResponseRequest, chat_request
 from .schema import DeletedResponse, ResponseObject
 
@@ -49,7 +46,8 @@ class KeptResponses:
 
     def conversation(self, body: ResponseRequest) -> list[Item]:
         """Return a request's items, after the earlier response's items, without references. Raises ApiError."""
-        items = self._before(body.previous_response_id)
+        before, name = body.previous_response_id, "previous_response_id"
+        items = [] if before is None else self._found(before, 400, name, f"the id of a response {_WAY_OUT}").items
         if isinstance(body.input, str):
             return [*items, Message(role="user", content=body.input)]
         return [*items, *(self._item(index, item) for index, item in enumerate(body.input))]
@@ -77,11 +75,11 @@ class KeptResponses:
         self._forget(response_id)
 
     def _known(self, response_id: str) -> _Conversation:
+        return self._found(response_id, 404, "response_id", "that of a response that this server still keeps")
+
+    def _found(self, response_id: str, status: int, name: str, expected: str) -> _Conversation:
         if (found := self._conversations.get(response_id)) is None:
-            name = "response_id"
-            raise ApiError(
-                404, f"{name} is {response_id[:100]!r}; expected that of a response that this server still keeps", name
-            )
+            raise ApiError(status, f"{name} is {response_id[:100]!r}; expected {expected}", name)
         return found
 
     def _forget(self, response_id: str) -> None:
@@ -89,14 +87,6 @@ class KeptResponses:
         self._size -= forgotten.size
         for each in forgotten.output_ids:
             del self._items[each]
-
-    def _before(self, response_id: str | None) -> list[Item]:
-        if response_id is None:
-            return []
-        if (found := self._conversations.get(response_id)) is None:
-            name = "previous_response_id"
-            raise ApiError(400, f"{name} is {response_id[:100]!r}; expected the id of a response {_WAY_OUT}", name)
-        return found.items
 
     def _item(self, index: int, item: Item) -> Item:
         if not isinstance(item, ItemReference):
@@ -125,12 +115,8 @@ def responses_router(context: ApiContext) -> APIRouter:
         context.check_capacity(1)
         headers = skipped(body.tools, FunctionTool)
         if body.stream:
-            return EventStream(_stream(await _begin(context, body, kept)), headers)
-        try:
-            answer = await unless_gone(request, _answer(await _begin(context, body, kept)))
-            return JSONResponse(answer, headers=headers)
-        except ClientGone:
-            return Response(status_code=499)
+            return EventStream(streamed(*await _begin(context, body, kept)), headers)
+        return await whole(request, answered(*await _begin(context, body, kept)), headers)
 
     @router.get(
         "/v1/responses/{response_id}", response_model=None, responses={200: {"model": ResponseObject}, **declared(404)}
@@ -155,18 +141,7 @@ def responses_router(context: ApiContext) -> APIRouter:
     return router
 
 
-@dataclass(frozen=True)
-class _Begun:
-    """A request whose answer is being made."""
-
-    answer: Answer
-    parser: AnswerParser
-    stream: AsyncStream
-    keep: Callable[[dict[str, Any]], None]  # the response
-    most_calls: int | None
-
-
-async def _begin(context: ApiContext, body: ResponseRequest, kept: KeptResponses) -> _Begun:
+async def _begin(context: ApiContext, body: ResponseRequest, kept: KeptResponses) -> tuple[Answer, AsyncStream]:
     """All refusals of a request happen here."""
     conversation = kept.conversation(body)
     if len(conversation) > MAX_ITEMS:
@@ -185,61 +160,12 @@ async def _begin(context: ApiContext, body: ResponseRequest, kept: KeptResponses
     with renamed(_NAMES):
         [request] = await make_chat_requests(context, chat, name)
         [stream] = await context.submit([request])
-    answer = Answer(context, body, request.params, chat.starts_thinking)
 
     def keep(response: dict[str, Any]) -> None:
         if body.store is not False:
             kept.keep(response, conversation)
 
-    return _Begun(answer, AnswerParser(chat.starts_thinking, chat.plain_tools()), stream, keep, chat.most_calls)
-
-
-async def _answer(begun: _Begun) -> dict[str, Any]:
-    [completion] = await collect([begun.stream])
-    output, parser = Output(begun.most_calls), begun.parser
-    for _ in output.push([*parser.push_parts(completion.text), *parser.finish_parts(completion.is_cut)]):
-        pass
-    for _ in output.finish(completion.is_cut):
-        pass
-    response = begun.answer.finished(output.items, completion)
-    begun.keep(response)
-    return response
-
-
-async def _stream(begun: _Begun) -> AsyncGenerator[bytes, None]:
-    numbers, output, answer, parser = itertools.count(), Output(begun.most_calls), begun.answer, begun.parser
-
-    def written(events: Iterable[Event]) -> bytes:
-        return b"".join(_written(event, next(numbers)) for event in events)
-
-    unfinished = answer.unfinished()
-    yield written({"type": f"response.{kind}", "response": unfinished} for kind in ("created", "in_progress"))
-    async for _, deltas in merged([begun.stream]):
-        completion = deltas[-1].completion
-        try:
-            if completion is not None:
-                check_finished(completion)
-        except ApiError as error:
-            yield written([{"type": "response.failed", "response": answer.failed(output.items, str(error))}])
-            return
-        parts = parser.push_parts("".join([delta.text for delta in deltas]))
-        if completion is None:
-            events = list(output.push(parts))
-        else:
-            events = [
-                *output.push([*parts, *parser.finish_parts(completion.is_cut)]),
-                *output.finish(completion.is_cut),
-            ]
-            kind = "response.incomplete" if completion.is_cut else "response.completed"
-            response = answer.finished(output.items, completion)
-            events.append({"type": kind, "response": response})
-            begun.keep(response)
-        if events:
-            yield written(events)
-
-
-def _written(event: Event, number: int) -> bytes:
-    return f"event: {event['type']}\ndata: {json.dumps({**event, 'sequence_number': number})}\n\n".encode()
+    return Answer(context, body, chat, request.params, keep), stream
 
 
 _NAMES = {
