@@ -22,6 +22,7 @@ from prompt_toolkit.key_binding.key_processor import KeyPressEvent
 
 from ..text.errors import describe_error
 from .chat_session import COMMANDS, FILE, ChatSession, Message, help_text, parse_command
+from .files import replacing
 from .terminal import dim, show_stream, statistics, visible, wrapped
 
 PROMPT, CONTINUED, QUOTES = ">>> ", "... ", '"""'
@@ -307,10 +308,9 @@ class FileHistory(History):
         lines = self._path.read_bytes().splitlines(keepends=True)
         if len(lines) > 2 * MOST_ENTRIES:
             lines = lines[-MOST_ENTRIES:]
-            draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as writer:
-                writer.writelines(lines)
-            draft.replace(self._path)
+            with replacing(self._path) as draft:
+                draft.touch(0o600)
+                draft.write_bytes(b"".join(lines))
         entries = []
         for line in lines[-MOST_ENTRIES:]:
             try:

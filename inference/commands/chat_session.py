@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .files import write_whole
+from .files import replacing
 
 if TYPE_CHECKING:
     from ..completion import Completion
@@ -124,7 +124,8 @@ class ChatSession:
 
     def save(self, argument: str, replace_file: bool = False) -> str:
         path = self._new_file("/save", argument, replace_file)
-        write_whole(path, json.dumps(self.messages, ensure_ascii=False, indent=2) + "\n")
+        with replacing(path) as draft:
+            draft.write_text(json.dumps(self.messages, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
         self._own_files.add(path.resolve())
         return f"{len(self.messages)} messages saved in {path}."
 
