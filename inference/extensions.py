@@ -4,7 +4,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-_MODULES = {
+_modules = {
     "trace_prompts": "conformance.tracer",  # LLM.trace
     "write_report": "report.page",  # Completion.save_html
     "notebook_frame": "report.page",  # a Completion in a notebook
@@ -13,5 +13,5 @@ _MODULES = {
 
 
 def attached(name: str) -> Callable[..., Any]:
-    found: Callable[..., Any] = getattr(import_module(f".{_MODULES[name]}", __package__), name)
+    found: Callable[..., Any] = getattr(import_module(f".{_modules[name]}", __package__), name)
     return found
