@@ -257,12 +257,12 @@ class World:
         if not thread.work.count and not thread._delivery.is_due:
             return
         before = {each: progress(each) for each in (*scheduler.running, *scheduler.waiting)}
-        in_flight, jobs, steps = self.engine._in_flight, thread.work.jobs, len(self.runner.steps)
+        in_flight, jobs, steps = self.engine._in_flight, len(thread.work._jobs), len(self.runner.steps)
         self.fate.in_turn = True
         thread.turn()
         self.fate.in_turn = False
         check_engine(self.engine, self.runner)
-        scored = jobs - thread.work.jobs
+        scored = jobs - len(thread.work._jobs)
         after = {each: progress(each) for each in (*scheduler.running, *scheduler.waiting)}
         unchanged = all(after.get(each) == was for each, was in before.items())
         stuck = (

@@ -108,10 +108,6 @@ class OpenWork:
             return not self._entries and not self._waiting_jobs
 
     @property
-    def jobs(self) -> int:
-        return len(self._jobs)
-
-    @property
     def count(self) -> int:
         """Requests and jobs that have not ended."""
         with self._wake:
