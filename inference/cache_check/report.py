@@ -46,10 +46,7 @@ class Mismatch:
 
 
 class CacheReports:
-    """Writes reports. A file holds tokens of the request, so only its owner may read it; the log does not name them.
-
-    The files go to the system's folder of temporary files.
-    """
+    """Writes reports into the system's temporary folder. They hold tokens, so only their owner may read them; the log has none."""
 
     def __init__(self, planner: CheckPlanner, page_size: int, stamp_at: Callable[[int, int, int], int]) -> None:
         self._planner, self._page_size, self._stamp_at = planner, page_size, stamp_at

@@ -25,10 +25,7 @@ def as_masks(*sets: torch.Tensor) -> list[torch.Tensor]:
 def follows(
     chosen: torch.Tensor, right: torch.Tensor, scores: torch.Tensor, margin: float, config: dict[str, Any]
 ) -> torch.Tensor:
-    """bool [T]: rows whose chosen ids [T, ids] are as many as the right ones and have the largest scores [T, N], within the margin.
-
-    config: with groups, only ids of the best groups can be chosen.
-    """
+    """bool [T]: rows whose chosen ids [T, ids] have the largest scores [T, N], within the margin, and the right number."""
     chosen = torch.nn.functional.pad(chosen, (0, scores.shape[1] - chosen.shape[1]))
     known = scores.isfinite()
     size = margin * torch.where(known, scores, 0.0).norm(dim=1) / known.sum(1).clamp_min(1).sqrt()
@@ -137,10 +134,7 @@ def compare(a: Trace, b: Trace) -> Report:
 
 
 def tolerance(a: Trace, b: Trace, full: str, tainted: torch.Tensor | None = None) -> float:
-    """The largest relative difference of a row that two right implementations may have at this stage.
-
-    tainted: bool [T], tokens whose earlier choices differ.
-    """
+    """The largest relative difference of a row between right implementations. tainted: bool [T], where earlier choices differ."""
     one, other = sorted((a.precision, b.precision))
     base = TOLERANCE.get((one, other), max(TOLERANCE.values()))
     name, layer = parse_name(full) or (full, None)

@@ -34,10 +34,7 @@ _Lists = tuple[tuple[str, ...], tuple[float, ...], tuple[Mapping[str, float], ..
 
 
 def logprobs_of(block: Any) -> _Lists:
-    """Tokens, their log-probabilities and the likeliest ones of a choice's `logprobs`. Lists that do not fit together are none.
-
-    A chat completion has one list, plain completions have several; llama.cpp gives the former for both.
-    """
+    """Tokens, log-probabilities and the likeliest ones of `logprobs`: one list in a chat, several in plain completions."""
     if not isinstance(block, dict):
         return (), (), ()
     return _several_lists(block) if isinstance(block.get("tokens"), list) else _one_list(block.get("content"))

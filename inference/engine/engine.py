@@ -140,10 +140,7 @@ class Engine:
                 self._postprocess(self._in_flight)
 
     def recover(self) -> None:
-        """Make scheduler and pool agree with the requests' page lists, wherever an exception has cut a method short.
-
-        Steps in flight are forgotten: their tokens are sampled again.
-        """
+        """Make scheduler and pool agree with the requests' page lists, wherever an exception has struck; forget the steps."""
         self._in_flight = None
         self.scheduler.recover(state.request for state in self._states.values())
         ended = {delta.request_id for delta in self._deltas if delta.finish_reason is not None}

@@ -33,7 +33,7 @@ class GreedyTokens:
         """staged: where a following step finds the tokens."""
         device = staged.device
         self._staged = staged
-        # Row by row: the chosen token, valid until the next step is launched; the largest logit, as fp32 in the first half; the token
+        # Row by row: the chosen token, valid until the next step is launched; the largest logit, fp32 in the first half; the token
         # that the row is computed for.
         self._found = torch.zeros(3, rows, dtype=torch.int64, device=device)
         self.tokens, largest, self.given = self._found

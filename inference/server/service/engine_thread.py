@@ -25,10 +25,7 @@ class DeviceLost(RuntimeError):
 
 
 class EngineThread:
-    """Owns the engine while it runs. Other threads use the methods up to `stop`, the only one that waits for a step, and `work`.
-
-    Every request that is queued ends with a Delta that has a finish_reason, even if the thread dies.
-    """
+    """Owns the engine while it runs. Other threads use the methods up to `stop`, the only one that waits for a step, and `work`."""
 
     def __init__(
         self,
