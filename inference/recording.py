@@ -89,7 +89,7 @@ class Recording:
             self.bytes += 4 * (recorded + scores)
 
     def label(self, name: Namer, control_ids: Iterable[int], user_id: int | None = None) -> None:
-        """Name tokens and control tokens. name: called when texts are needed. user_id: of the token that begins a user's message."""
+        """Name tokens and control tokens. name: called when texts are needed. user_id: of the token that begins a message."""
         self._user_id, self._name, self._texts, self._control = user_id, name, None, frozenset(control_ids)
 
     @property

@@ -37,10 +37,8 @@ def logprobs_of(block: Any) -> _Lists:
     """Tokens, log-probabilities and the likeliest ones of `logprobs`: one list in a chat, several in plain completions."""
     if not isinstance(block, dict):
         return (), (), ()
-    return _several_lists(block) if isinstance(block.get("tokens"), list) else _one_list(block.get("content"))
-
-
-def _several_lists(block: dict[str, Any]) -> _Lists:
+    if not isinstance(block.get("tokens"), list):
+        return _one_list(block.get("content"))
     tokens = tuple(str(token) for token in block["tokens"])
     logprobs = tuple(_number(value) for value in block.get("token_logprobs") or ())
     tops = block.get("top_logprobs") or [None] * len(tokens)
