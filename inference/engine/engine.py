@@ -87,9 +87,7 @@ class Engine:
         self._deltas: list[Delta] = []  # for `step` to return; if Ctrl-C cuts it short, the next one returns them
         self._aborted: deque[int] = deque()  # appended by any thread, emptied between steps
         self._stats = EngineStats()
-        self._unsettled = (
-            False  # true during a call, and after one that something other than an Exception has cut short
-        )
+        self._unsettled = False  # true during a call, and after one that no Exception has cut short
         self._failures = 0  # in a row
 
     @property
