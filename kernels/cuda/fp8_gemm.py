@@ -88,26 +88,6 @@ def choose(rows: int, columns: int, width: int, processors: int) -> Tile | int:
     return 64 if rows <= 128 else 128
 
 
-def multiply(
-    a: torch.Tensor,
-    a_scale: torch.Tensor,
-    b: torch.Tensor,
-    b_scale: torch.Tensor,
-    offsets: torch.Tensor | None,
-    out_dtype: torch.dtype,
-    tile: Tile | int,
-    splits: int = 0,
-    sorted_token_ids: torch.Tensor | None = None,
-    expected_tiles: int = 0,
-    beside_previous: bool = False,
-) -> torch.Tensor:
-    """Return a [M, K] times b [E, N, K], [M, N]; see `multiply_into`."""
-    rows = a.shape[0] if sorted_token_ids is None else sorted_token_ids.shape[0]
-    out = torch.empty(rows, b.shape[1], dtype=out_dtype, device=a.device)
-    multiply_into(out, a, a_scale, b, b_scale, offsets, tile, splits, sorted_token_ids, expected_tiles, beside_previous)
-    return out
-
-
 def multiply_into(
     out: torch.Tensor,
     a: torch.Tensor,
@@ -143,21 +123,19 @@ def multiply_into(
 
 
 def fp8_gemm(
-    a: Quantized,
-    weight: torch.Tensor,
-    weight_scale: torch.Tensor,
-    out_dtype: torch.dtype,
-    beside_previous: bool = False,
+    a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, out_dtype: torch.dtype, beside_previous: bool
 ) -> torch.Tensor:
     (rows, width), columns = a.values.shape, weight.shape[0]
     tile = choose(rows, columns, width, multiprocessors(weight.device))
-    return multiply(*a, weight[None], weight_scale[None], None, out_dtype, tile, beside_previous=beside_previous)
+    out = torch.empty(rows, columns, dtype=out_dtype, device=weight.device)
+    multiply_into(out, *a, weight[None], weight_scale[None], None, tile, beside_previous=beside_previous)
+    return out
 
 
 def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype) -> list[torch.Tensor]:
     rows = a.values.shape[0]
     if rows > MAX_SHARED_LAUNCH_ROWS or len(weights) not in (2, 3):
-        return [fp8_gemm(a, *weight, out_dtype) for weight in weights]
+        return [fp8_gemm(a, *weight, out_dtype, False) for weight in weights]
     return in_one_launch(a, weights, out_dtype, 0)
 
 

@@ -1,6 +1,5 @@
 """Memory and costs for the planning kernels, and the checks that all CUDA attention kernels share."""
 
-import math
 from typing import Any
 
 import torch
@@ -67,7 +66,7 @@ def attend_to_records(
     planned: tuple[Any, ...] = (None,) * 4
     if plan is not None:
         planned = plan.parts, plan.split_offset, *partial_results(plan, results[0].shape[-1])
-    operands = q, cache, indices, lengths, sink, *results, scale, math.log(2), lengths_divisor
+    operands = q, cache, indices, lengths, sink, *results, scale, lengths_divisor
     load("sparse_decode").sparse_decode(*operands, *planned, in_order)
 
 

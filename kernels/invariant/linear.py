@@ -39,11 +39,7 @@ def fp32_linear(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Te
 
 
 def fp8_gemm(
-    a: Quantized,
-    weight: torch.Tensor,
-    weight_scale: torch.Tensor,
-    out_dtype: torch.dtype,
-    beside_previous: bool = False,
+    a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, out_dtype: torch.dtype, beside_previous: bool
 ) -> torch.Tensor:
     rows, columns = a.values.shape[0], weight.shape[0]
     total = torch.zeros(rows, columns)
@@ -56,7 +52,7 @@ def fp8_gemm(
 
 
 def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype) -> list[torch.Tensor]:
-    return [fp8_gemm(a, *weight, out_dtype) for weight in weights]
+    return [fp8_gemm(a, *weight, out_dtype, False) for weight in weights]
 
 
 def grouped_gemm(routed: GroupedRows) -> None:
@@ -66,5 +62,5 @@ def grouped_gemm(routed: GroupedRows) -> None:
 def grouped_gemm_with_shared(
     routed: GroupedRows, dense: Quantized, dense_weight: Quantized, out: torch.Tensor, beside_previous: bool
 ) -> None:
-    out.copy_(fp8_gemm(dense, *dense_weight, out.dtype))
+    out.copy_(fp8_gemm(dense, *dense_weight, out.dtype, False))
     grouped_gemm(routed)

@@ -10,11 +10,7 @@ from .quantize import GROUP
 
 
 def fp8_gemm(
-    a: Quantized,
-    weight: torch.Tensor,
-    weight_scale: torch.Tensor,
-    out_dtype: torch.dtype,
-    beside_previous: bool = False,
+    a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, out_dtype: torch.dtype, beside_previous: bool
 ) -> torch.Tensor:
     rows, columns = a.values.shape[0], weight.shape[0]
     total = torch.zeros(rows, columns, dtype=torch.float32, device=weight.device)
@@ -27,4 +23,4 @@ def fp8_gemm(
 
 
 def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype) -> list[torch.Tensor]:
-    return [fp8_gemm(a, *weight, out_dtype) for weight in weights]
+    return [fp8_gemm(a, *weight, out_dtype, False) for weight in weights]

@@ -16,7 +16,7 @@ def grouped_gemm(routed: GroupedRows) -> None:
 
 
 def by_expert(routed: GroupedRows, product: Callable[..., Any], fp8_product: Callable[..., Any]) -> None:
-    """`grouped_gemm` by product(rows, weight, out_dtype) or fp8_product(rows, weight, weight_scale, out_dtype) of each expert."""
+    """`grouped_gemm` by product(rows, weight, out_dtype) or fp8_product, an `fp8_gemm`, of each expert."""
     weight, weight_scale, out = routed.weight, routed.weight_scale, routed.out
     slots = range(routed.experts) if routed.slots is None else routed.slots.tolist()
     for slot, (start, end) in zip(slots, pairwise(routed.offsets.tolist()), strict=True):
@@ -27,7 +27,7 @@ def by_expert(routed: GroupedRows, product: Callable[..., Any], fp8_product: Cal
         if scales is None or weight_scale is None:
             out[start:end] = product(values, own, out.dtype)
         else:
-            out[start:end] = fp8_product(Quantized(values, scales), own, weight_scale[slot], out.dtype)
+            out[start:end] = fp8_product(Quantized(values, scales), own, weight_scale[slot], out.dtype, False)
 
 
 def _product(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
@@ -40,5 +40,5 @@ def _product(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> t
 def grouped_gemm_with_shared(
     routed: GroupedRows, dense: Quantized, dense_weight: Quantized, out: torch.Tensor, beside_previous: bool
 ) -> None:
-    out.copy_(fp8_gemm(dense, *dense_weight, out.dtype))
+    out.copy_(fp8_gemm(dense, *dense_weight, out.dtype, False))
     grouped_gemm(routed)

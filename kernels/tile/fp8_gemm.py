@@ -122,11 +122,7 @@ def split_count(tiles: int, slices: int) -> int:
 
 
 def fp8_gemm(
-    a: Quantized,
-    weight: torch.Tensor,
-    weight_scale: torch.Tensor,
-    out_dtype: torch.dtype,
-    beside_previous: bool = False,
+    a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, out_dtype: torch.dtype, beside_previous: bool
 ) -> torch.Tensor:
     values, weight = aligned_rows(a.values).contiguous(), aligned_rows(weight).contiguous()
     (rows, k), n = values.shape, weight.shape[0]
@@ -147,4 +143,4 @@ def fp8_gemm(
 
 
 def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype) -> list[torch.Tensor]:
-    return [fp8_gemm(a, *weight, out_dtype) for weight in weights]
+    return [fp8_gemm(a, *weight, out_dtype, False) for weight in weights]

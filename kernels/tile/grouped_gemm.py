@@ -102,5 +102,5 @@ def grouped_gemm(routed: GroupedRows) -> None:
 def grouped_gemm_with_shared(
     routed: GroupedRows, dense: Quantized, dense_weight: Quantized, out: torch.Tensor, beside_previous: bool
 ) -> None:
-    out.copy_(fp8_gemm(dense, *dense_weight, out.dtype))
+    out.copy_(fp8_gemm(dense, *dense_weight, out.dtype, False))
     grouped_gemm(routed)

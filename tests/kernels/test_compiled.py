@@ -133,7 +133,7 @@ def hashes() -> dict[str, str]:
 HEADERS = {  # header: the libraries that include it
     "attention/core.cuh": {"dense_decode", "sparse_decode", "sparse_prefill"},
     "routing/kernels.cuh": {"routing"},
-    "common/lane_sums.cuh": set(build.kernels()),
+    "common/lane_sums.cuh": set(build.kernels()) - {"file_rows"},
     "common/groups.cuh": {"all_reduce", "kv_up_projection", "norm_and_cache", "routing"},
     "common/cluster.cuh": {"fp32_ops", "fp8_gemm", "norm_and_cache", "routing", "sparse_few_queries"},
     "common/launch.cuh": set(build.kernels()),

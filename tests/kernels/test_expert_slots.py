@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from deepseek_v32.kernels.cuda.fp8_gemm import EXPERT_TILE, LARGE_TILES, PAIRED_TILE, Tile, multiply, multiply_into
+from deepseek_v32.kernels.cuda.fp8_gemm import EXPERT_TILE, LARGE_TILES, PAIRED_TILE, Tile, multiply_into
 from deepseek_v32.kernels.device import is_hopper
 from deepseek_v32.kernels.grouped_gemm import grouped_gemm, grouped_gemm_with_shared
 from deepseek_v32.kernels.registry import choose_implementation
 from deepseek_v32.kernels.types import Quantized
+from support.small_kernels import multiply
 
 FP8 = torch.float8_e4m3fn
 UNTOUCHED = -7.0
@@ -187,7 +188,7 @@ def test_every_tile_finds_its_slot(tile: Tile | int, splits: int) -> None:
     weights, offsets = random_weights(experts, n, k, FP8, device), offsets_of(counts, device)
     assert weights.scales is not None
     a = random_rows(sum(counts), k, 2, FP8, device)
-    whole = multiply(*a, weights.values, weights.scales, offsets, torch.bfloat16, tile, splits)
+    whole = multiply(a, weights.values, weights.scales, tile, offsets, splits)
     for count in (27, 80, 100):
         out = torch.full_like(whole, UNTOUCHED)
         for table in [[-1] * experts, *launches(experts, count, rng)]:

@@ -14,6 +14,7 @@ from deepseek_v32.kernels.types import Quantized
 from support import e4m3
 from support.backends import Backend
 from support.compare import cosine_distance
+from support.small_kernels import multiply
 
 FP8 = torch.float8_e4m3fn
 
@@ -110,16 +111,16 @@ def test_bits_do_not_depend_on_the_tile_or_the_number_of_rows(n: int, k: int) ->
 
     a, weight = operand(700, 1), operand(n, 128)
     b = weight.values[None], weight.scales[None]
-    base = implementation.multiply(*a, *b, None, torch.bfloat16, implementation.Tile(128, 128, False))
+    base = multiply(a, *b, implementation.Tile(128, 128, False))
     for tile in TILES:
         for start, end in ((0, 700), (3, 4), (61, 250), (500, 700)):
             rows = Quantized(a.values.view(torch.uint8)[start:end].view(FP8), a.scales[start:end])
-            result = implementation.multiply(*rows, *b, None, torch.bfloat16, tile)
+            result = multiply(rows, *b, tile)
             assert torch.equal(result, base[start:end]), f"{tile}, rows {start} to {end}"
     for start, end in ((0, 700), (5, 6), (100, 228)):
         offsets = torch.tensor([start, end], dtype=torch.int32, device="cuda")
         for tile in TILES:
-            result = implementation.multiply(*a, *b, offsets, torch.bfloat16, tile)
+            result = multiply(a, *b, tile, offsets)
             assert torch.equal(result[start:end], base[start:end]), f"{tile} with an expert, rows {start} to {end}"
 
 

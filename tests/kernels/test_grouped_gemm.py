@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from deepseek_v32.kernels.cuda.fp8_gemm import EXPERT_TILE, Tile, multiply
+from deepseek_v32.kernels.cuda.fp8_gemm import EXPERT_TILE, Tile
 from deepseek_v32.kernels.fp8_gemm import fp8_gemm
 from deepseek_v32.kernels.grouped_gemm import grouped_gemm, grouped_gemm_with_shared
 from deepseek_v32.kernels.routing import group_by_expert
 from deepseek_v32.kernels.types import Quantized
 from support import e4m3
 from support.backends import Backend
+from support.small_kernels import multiply
 
 FP8 = torch.float8_e4m3fn
 
@@ -146,10 +147,10 @@ def test_claimed_tiles_have_the_bits_of_fixed_ones(n: int, k: int) -> None:
     weight_scale = torch.rand(80, -(-n // 128), k // 128, device="cuda", generator=generator) + 0.5
     codes = (torch.randn(sum(counts), k, device="cuda", generator=generator) * 32).to(FP8)
     scales = torch.rand(sum(counts), k // 128, device="cuda", generator=generator) + 0.5
-    operands = codes, scales, weight, weight_scale, offsets_of(counts).cuda(), torch.bfloat16
-    expected = multiply(*operands, Tile(128, 128))
+    operands, offsets = (Quantized(codes, scales), weight, weight_scale), offsets_of(counts).cuda()
+    expected = multiply(*operands, Tile(128, 128), offsets)
     for _ in range(4):
-        assert torch.equal(multiply(*operands, EXPERT_TILE), expected)
+        assert torch.equal(multiply(*operands, EXPERT_TILE, offsets), expected)
 
 
 SHARES = {  # tokens, top-k, experts of this rank, all experts, N, K: from one token to many; one of eight ranks; ragged K

@@ -91,7 +91,7 @@ def test_scores_of_few_queries_have_the_oracle_s_bits(kind: str) -> None:
     lse = torch.empty(1, heads, device="cuda")
     scores = torch.full((1, columns // 16, heads, 16), math.nan, device="cuda")
     maxima = torch.full((1, heads, columns // 16), math.nan, device="cuda")
-    results = out, lse, SCALE, 1.0, scores, maxima, 16, 32, 256
+    results = out, lse, SCALE, scores, maxima, 16, 32, 256
     load("sparse_few_queries").sparse_few_queries(q[None], records, indices[None], None, None, *results)
     # Of 16 columns, scores are in the order of the lanes of a quad: lane t has columns 2 t and 2 t + 1 of every eight.
     in_order = scores.view(columns // 16, heads, 4, 2, 2).permute(1, 0, 3, 2, 4).reshape(heads, columns)

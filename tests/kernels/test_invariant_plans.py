@@ -38,7 +38,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, int]]:
         beside_previous: bool = False,
     ) -> None:
         found.append((tile, splits))
-        out.copy_(reference.fp8_gemm(Quantized(a, a_scale), b[0], b_scale[0], torch.float32))
+        out.copy_(reference.fp8_gemm(Quantized(a, a_scale), b[0], b_scale[0], torch.float32, False))
 
     def sum_parts(x: torch.Tensor, out: torch.Tensor) -> None:
         total = x[0]
@@ -63,7 +63,7 @@ def test_many_rows_multiply_by_each_part_of_k(width: int, launches: list[tuple[A
     out = torch.empty(rows, columns)
     products._dense_into(out, a, weight, scale, 3)
     assert launches == [(Tile(128, 128), 0)] * 6  # three parts, 256 rows and 44
-    expected = reference.fp8_gemm(a, weight, scale, torch.float32)
+    expected = reference.fp8_gemm(a, weight, scale, torch.float32, False)
     torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-4)
 
 

@@ -21,6 +21,20 @@ def operand(rows: int, width: int, block: int = 1) -> Quantized:
     return Quantized(codes, torch.rand(-(-rows // block), -(-width // 128), device="cuda") + 0.5)
 
 
+def multiply(
+    a: Quantized,
+    b: torch.Tensor,
+    b_scale: torch.Tensor,
+    tile: implementation.Tile | int,
+    offsets: torch.Tensor | None = None,
+    splits: int = 0,
+) -> torch.Tensor:
+    """a [M, K] times b [E, N, K] transposed, in bf16, by this tile."""
+    out = torch.empty(len(a.values), b.shape[1], dtype=torch.bfloat16, device=b.device)
+    implementation.multiply_into(out, *a, b, b_scale, offsets, tile, splits)
+    return out
+
+
 def products() -> list[torch.Tensor]:
     weight = operand(640, 384, 128)
     results = [fp8_gemm(operand(rows, 384), *weight, backend="cuda") for rows in (1, 16, 64, 130, 1030)]
@@ -31,9 +45,7 @@ def products() -> list[torch.Tensor]:
         implementation.EXPERT_TILE,
     ):
         a = operand(tile.rows * 3 - 50, 384)
-        results.append(
-            implementation.multiply(*a, weight.values[None], weight.scales[None], None, torch.bfloat16, tile)
-        )
+        results.append(multiply(a, weight.values[None], weight.scales[None], tile))
     for rows in (1, 33):
         results += fp8_gemms(operand(rows, 384), [weight, operand(130, 384, 128), operand(1, 384, 128)], backend="cuda")
     codes = (torch.randn(8, 256, 384, device="cuda") * 32).to(FP8)

@@ -12,7 +12,7 @@ namespace mla {
 // The problem of sparse attention: q [N, H, 576], indices [N, K]; a length serves `lengths_divisor` consecutive queries; out [N, H, 512] and
 // lse [N, H]. The caller adds where the keys lie.
 inline Problem sparse_problem(const TensorView& q, const TensorView& indices, const Optional<TensorView>& lengths, int64_t lengths_divisor,
-                              const Optional<TensorView>& sink, const TensorView& out, const TensorView& lse, double scale, double lse_factor) {
+                              const Optional<TensorView>& sink, const TensorView& out, const TensorView& lse, double scale) {
   Problem p = {};
   p.q = data<void>(q);
   p.q_rope = data<__nv_bfloat16>(q) + kValueWidth;
@@ -31,7 +31,7 @@ inline Problem sparse_problem(const TensorView& q, const TensorView& indices, co
   p.sink = data<float>(sink);
   p.out = data<void>(out);
   p.lse = data<float>(lse);
-  p.lse_factor = static_cast<float>(lse_factor);
+  p.lse_factor = 0.6931471805599453f;
   return p;
 }
 

@@ -97,26 +97,22 @@ void run_swap_ab(std::initializer_list<Operands> products, int splits, bool stat
                 stages, static_weights, ascending, beside_previous);
 }
 
-template <class Out>
-void run_swap_ab(int tokens, std::initializer_list<Operands> products, int splits, bool static_weights, bool beside_previous,
-                 cudaStream_t stream) {
-  switch (tokens) {
-    case 8: return run_swap_ab<8, Out>(products, splits, static_weights, beside_previous, stream);
-    case 16: return run_swap_ab<16, Out>(products, splits, static_weights, beside_previous, stream);
-    case 32: return run_swap_ab<32, Out>(products, splits, static_weights, beside_previous, stream);
-    case 64: return run_swap_ab<64, Out>(products, splits, static_weights, beside_previous, stream);
-    case 128: return run_swap_ab<128, Out>(products, splits, static_weights, beside_previous, stream);
-  }
-  TVM_FFI_THROW(ValueError) << "tokens is " << tokens << "; expected 8, 16, 32, 64 or 128";
-}
-
 void run_swap_ab(int64_t tokens, std::initializer_list<Operands> products, int64_t splits, bool static_weights, bool beside_previous) {
   const TensorView& out = products.begin()->out;
   DeviceGuard guard(out);
-  if (out.dtype().code == kDLBfloat)
-    run_swap_ab<__nv_bfloat16>(static_cast<int>(tokens), products, static_cast<int>(splits), static_weights, beside_previous, stream_of(out));
-  else
-    run_swap_ab<float>(static_cast<int>(tokens), products, static_cast<int>(splits), static_weights, beside_previous, stream_of(out));
+  const auto run = [&](auto tile) {
+    constexpr int kTokens = decltype(tile)::value;
+    const auto of_type = out.dtype().code == kDLBfloat ? run_swap_ab<kTokens, __nv_bfloat16> : run_swap_ab<kTokens, float>;
+    of_type(products, static_cast<int>(splits), static_weights, beside_previous, stream_of(out));
+  };
+  switch (tokens) {
+    case 8: return run(std::integral_constant<int, 8>());
+    case 16: return run(std::integral_constant<int, 16>());
+    case 32: return run(std::integral_constant<int, 32>());
+    case 64: return run(std::integral_constant<int, 64>());
+    case 128: return run(std::integral_constant<int, 128>());
+  }
+  TVM_FFI_THROW(ValueError) << "tokens is " << tokens << "; expected 8, 16, 32, 64 or 128";
 }
 
 // Tensor map of results [rows, n] in boxes of 16 rows.

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "in_order.cuh"
 #include "many_tokens.cuh"
 
 namespace kv_up_projection {

@@ -5,11 +5,11 @@
 // permuted when weights are stored, so that what a thread accumulates are neighbours: 16 bytes of a result are one store.
 #pragma once
 
-#include "kernels.cuh"
+#include "in_order.cuh"
 
 namespace kv_up_projection {
 
-// ---- What the kernels of many_tokens.cuh share: the ring of stages that tokens come through, the MMAs of a stage, and the start of a kernel.
+// ---- The ring of stages that tokens come through, the MMAs of a stage, and the start of a kernel.
 
 constexpr int kGroupThreads = 128, kMathGroups = 2, kManyThreads = (1 + kMathGroups) * kGroupThreads;
 constexpr int kTileTokens = 64, kSwizzled = 8192;  // bytes of 64 rows of 64 dims, a tile of ptx.cuh

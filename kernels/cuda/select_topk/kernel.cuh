@@ -19,6 +19,8 @@ namespace topk {
 
 namespace cg = cooperative_groups;
 
+constexpr int kThreads = 512;
+
 struct Threshold {
   float least;  // candidates are >= this
   bool level;   // too many values equal `below`, the next value under `least`, for them to be candidates
@@ -27,7 +29,7 @@ struct Threshold {
 
 // Loads samples from number `first` on; -inf past the last. There is one sample in each of 1 << log_samples equal stretches of the row. Its
 // offset changes from stretch to stretch, so that periodic rows are sampled well.
-template <int kThreads, int kSamples>
+template <int kSamples>
 __device__ __forceinline__ void load_samples(float (&values)[kSamples], const float* row, int length, int log_samples, int first) {
   const uint32_t stretch = uint32_t(length) >> log_samples;
 #pragma unroll
@@ -39,13 +41,13 @@ __device__ __forceinline__ void load_samples(float (&values)[kSamples], const fl
 }
 
 // Returns a threshold that about `target` samples reach; kLowest if there are fewer samples. `values` are the first samples.
-template <int kThreads, int kSamples>
+template <int kSamples>
 __device__ __forceinline__ Threshold sampled_threshold(Shared& shared, float (&values)[kSamples], const float* row, int length,
                                                        int log_samples, uint32_t target, int capacity) {
   uint32_t* keys = reinterpret_cast<uint32_t*>(shared.entries);  // candidates come later
   const int samples = 1 << log_samples;
   for (int first = 0; first < samples; first += kSamples * kThreads) {
-    if (first) load_samples<kThreads>(values, row, length, log_samples, first);
+    if (first) load_samples(values, row, length, log_samples, first);
 #pragma unroll
     for (int i = 0; i < kSamples; ++i) {
       const int sample = first + i * kThreads + threadIdx.x;
@@ -103,7 +105,7 @@ struct Slice {
   __device__ __forceinline__ int vectors() const { return (skip + count + 3) / 4; }
 };
 
-template <int kThreads, int kVectors>
+template <int kVectors>
 __device__ __forceinline__ void load_tile(float4 (&tile)[kVectors], const Slice& slice, int tile_index) {
   const int first = tile_index * kVectors * kThreads;
   if (first * 4 >= slice.skip && (first + kVectors * kThreads) * 4 <= slice.skip + slice.count) {
@@ -117,7 +119,7 @@ __device__ __forceinline__ void load_tile(float4 (&tile)[kVectors], const Slice&
 }
 
 // Appends the values that reach the threshold to this CTA's candidates. `position` is that of the slice's vector 0.
-template <int kThreads, int kVectors>
+template <int kVectors>
 __device__ __forceinline__ void append(Shared& shared, const float4 (&tile)[kVectors], float threshold, int position, int tile_index,
                                        int capacity) {
   uint32_t passes = 0;
@@ -156,7 +158,6 @@ struct Candidates {
 };
 
 // Turns the values of this CTA's candidates into keys, and updates the leader's highest key.
-template <int kThreads>
 __device__ __forceinline__ void make_keys(Shared& shared, uint32_t count, uint32_t* leader_highest) {
   uint32_t highest = 0;
   for (uint32_t i = threadIdx.x; i < count; i += kThreads) {
@@ -171,7 +172,6 @@ __device__ __forceinline__ void make_keys(Shared& shared, uint32_t count, uint32
 __device__ __forceinline__ void set_bit(uint32_t* bitmap, uint32_t position) { atomicOr(&bitmap[position / 32], 1u << position % 32); }
 
 // Returns the smallest of the k best ranks of the candidates, found digit by digit. There are more than k candidates.
-template <int kThreads>
 __device__ __noinline__ uint64_t last_rank(Shared& shared, const Candidates& candidates, uint32_t k) {
   uint64_t prefix = 0;
   for (int shift = kFirstShift;; shift -= kDigitBits) {
@@ -191,7 +191,6 @@ __device__ __noinline__ uint64_t last_rank(Shared& shared, const Candidates& can
 
 // Marks the k best candidates in the bitmap. All candidates have keys >= lowest. A histogram of (key - lowest) decides for most; the few
 // candidates that share the digit of the last selected one are compared with each other.
-template <int kThreads>
 __device__ __forceinline__ void mark_best(Shared& shared, const Candidates& candidates, uint32_t k, uint32_t lowest, uint32_t* bitmap) {
   const int shift = max(0, 32 - kDigitBits - __clz(shared.highest - lowest));
   for (uint32_t i = threadIdx.x; i < candidates.total; i += kThreads)
@@ -200,7 +199,7 @@ __device__ __forceinline__ void mark_best(Shared& shared, const Candidates& cand
   const Found found = find_digit<kThreads>(shared, k);
   const uint32_t needed = k - found.above;
   if (found.count != needed && found.count > kFew) {
-    const uint64_t least = last_rank<kThreads>(shared, candidates, k);
+    const uint64_t least = last_rank(shared, candidates, k);
     for (uint32_t i = threadIdx.x; i < candidates.total; i += kThreads)
       if (rank_of(candidates[i]) >= least) set_bit(bitmap, candidates[i].y);
     return;
@@ -225,7 +224,7 @@ __device__ __forceinline__ void mark_best(Shared& shared, const Candidates& cand
 
 // Calls visit(value, position) for the positions of a part; the value is -inf past its end. The 32 lanes of a warp visit the positions of
 // one word of the bitmap together.
-template <int kThreads, class Visit>
+template <class Visit>
 __device__ __forceinline__ void visit_row(const float* row, int from, int to, Visit visit) {
   constexpr int kAtOnce = 8;
   for (int first = from + static_cast<int>(threadIdx.x); first - static_cast<int>(threadIdx.x % 32) < to; first += kAtOnce * kThreads) {
@@ -238,16 +237,15 @@ __device__ __forceinline__ void visit_row(const float* row, int from, int to, Vi
 }
 
 // Marks the positions that `selects` accepts in the leader's bitmap.
-template <int kThreads, class Predicate>
+template <class Predicate>
 __device__ __forceinline__ void mark(const float* row, int from, int to, uint32_t* leader_bitmap, Predicate selects) {
-  visit_row<kThreads>(row, from, to, [&](float value, int position) {
+  visit_row(row, from, to, [&](float value, int position) {
     const uint32_t word = __ballot_sync(kWarp, selects(value, position));
     if (threadIdx.x % 32 == 0 && position < to) leader_bitmap[position / 32] = word;
   });
 }
 
 // Radix select over the row itself. Every CTA reads its own part up to six times. The bitmap ends up in the leader.
-template <int kThreads>
 __device__ __noinline__ void select_over_row(Shared& shared, const float* row, int from, int to, uint32_t needed, uint32_t* bitmap) {
   const cg::cluster_group cluster = cg::this_cluster();
   Shared& leader = *cluster.map_shared_rank(&shared, 0);
@@ -255,7 +253,7 @@ __device__ __noinline__ void select_over_row(Shared& shared, const float* row, i
   for (int shift = kFirstShift; shift >= 0; shift -= kDigitBits) {
     clear_histogram<kThreads>(shared);
     cluster_sync();
-    visit_row<kThreads>(row, from, to, [&](float value, int position) {
+    visit_row(row, from, to, [&](float value, int position) {
       const uint64_t rank = rank_of(value, position);
       if (value >= kLowest && rank >> (shift + kDigitBits) == prefix)
         atomicAdd(&shared.histogram[uint32_t(rank >> shift) % kDigits], 1);
@@ -278,13 +276,12 @@ __device__ __noinline__ void select_over_row(Shared& shared, const float* row, i
     needed -= found.above;
     if (found.count == needed) break;
   }
-  mark<kThreads>(row, from, to, cluster.map_shared_rank(bitmap, 0),
+  mark(row, from, to, cluster.map_shared_rank(bitmap, 0),
                  [&](float value, int position) { return value >= kLowest && rank_of(value, position) >= threshold; });
   cluster_sync();
 }
 
 // Clears all bits of a bitmap but the first `keep`; returns how many bits were set.
-template <int kThreads>
 __device__ __forceinline__ uint32_t keep_first(Shared& shared, uint32_t* bitmap, int words, uint32_t keep) {
   uint32_t before = 0;
   for (int first = 0, turn = 0; first < words; first += kThreads, turn ^= 1) {
@@ -301,14 +298,13 @@ __device__ __forceinline__ uint32_t keep_first(Shared& shared, uint32_t* bitmap,
 
 // Used when fewer than k values lie above the level. Makes the bitmap of the first `missing` positions whose value equals `level`; returns
 // whether there are that many.
-template <int kThreads>
 __device__ __noinline__ bool select_level(Shared& shared, const float* row, int from, int to, int length, float level, uint32_t missing,
                                           uint32_t* bitmap) {
   const cg::cluster_group cluster = cg::this_cluster();
-  mark<kThreads>(row, from, to, cluster.map_shared_rank(bitmap, 0), [&](float value, int) { return value == level; });
+  mark(row, from, to, cluster.map_shared_rank(bitmap, 0), [&](float value, int) { return value == level; });
   cluster_sync();
   if (cluster.block_rank() == 0) {
-    const uint32_t count = keep_first<kThreads>(shared, bitmap, (length + 31) / 32, missing);
+    const uint32_t count = keep_first(shared, bitmap, (length + 31) / 32, missing);
     if (threadIdx.x == 0) shared.lacking = count < missing;
   }
   cluster_sync();
@@ -317,7 +313,6 @@ __device__ __noinline__ bool select_level(Shared& shared, const float* row, int 
 
 // Writes the positions, plus `offset`, of the candidates that the bitmap holds, in ascending order: the bits before a candidate's own give
 // its index in the output. Returns how many there are.
-template <int kThreads>
 __device__ __forceinline__ uint32_t write_candidates(Shared& shared, const Problem& p, const Candidates& candidates, const uint32_t* bitmap,
                                                      int length, int offset, int row) {
   const uint64_t* groups = reinterpret_cast<const uint64_t*>(bitmap);
@@ -350,7 +345,6 @@ __device__ __forceinline__ uint32_t write_candidates(Shared& shared, const Probl
 }
 
 // The same for all positions in the bitmap. Neighbouring threads take neighbouring words, so that a run of set bits is spread over threads.
-template <int kThreads>
 __device__ __noinline__ uint32_t write_bitmap(Shared& shared, const Problem& p, const uint32_t* bitmap, int length, int offset, int row) {
   uint32_t written = 0;
   for (int first = 0, turn = 0; first < length; first += 32 * kThreads, turn ^= 1) {
@@ -365,7 +359,7 @@ __device__ __noinline__ uint32_t write_bitmap(Shared& shared, const Problem& p, 
 
 // kCtas run on a multiprocessor. Each thread has 2 * kVectors 16-byte loads in flight. All loads in flight go through the L1 cache, of
 // which more CTAs would leave too little: 4096 rows of 32K take 379 us with three CTAs of 71 KB and 276 us with two.
-template <int kThreads, int kCtas, int kVectors>
+template <int kCtas, int kVectors>
 __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __grid_constant__ Problem p) {
   common::pdl_launch_dependents();
   extern __shared__ __align__(16) unsigned char memory[];
@@ -389,9 +383,9 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __gr
   const bool sampled = length > p.capacity;
   const int log_samples = min(max(10, 32 - __clz((length - 1) >> kLogStretch)), 13);
   float samples[4];
-  if (sampled) load_samples<kThreads>(samples, logits, length, log_samples, 0);
+  if (sampled) load_samples(samples, logits, length, log_samples, 0);
   float4 tile[kVectors];
-  load_tile<kThreads>(tile, slice, 0);
+  load_tile(tile, slice, 0);
   clear_histogram<kThreads>(shared);
   if (threadIdx.x == 0) shared.candidates = shared.received = shared.highest = shared.few_count = 0;
   if (part == 0)
@@ -404,7 +398,7 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __gr
     // deviations are added for safety.
     const float expected = __fdividef(float(p.k) * float(1 << log_samples), float(length));
     const uint32_t target = uint32_t(expected + 4.0f * expected * rsqrtf(expected)) + 2;
-    threshold = sampled_threshold<kThreads>(shared, samples, logits, length, log_samples, target, p.capacity);
+    threshold = sampled_threshold(shared, samples, logits, length, log_samples, target, p.capacity);
     __syncthreads();  // candidates overwrite the keys of the sample
   }
   if (parts > 1) cluster_arrive(part == 0 && threadIdx.x < 32);  // from here on other CTAs may write to the leader
@@ -412,8 +406,8 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __gr
   const int tiles = (slice.vectors() + kVectors * kThreads - 1) / (kVectors * kThreads);
   for (int i = 0; i < tiles; ++i) {
     float4 next[kVectors];
-    if (i + 1 < tiles) load_tile<kThreads>(next, slice, i + 1);
-    append<kThreads>(shared, tile, threshold.least, from - slice.skip, i, p.capacity);
+    if (i + 1 < tiles) load_tile(next, slice, i + 1);
+    append(shared, tile, threshold.least, from - slice.skip, i, p.capacity);
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) tile[v] = next[v];
   }
@@ -424,7 +418,7 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __gr
   if (parts > 1) cluster_wait();
   if (part && threadIdx.x == 0) shared.base = atomicAdd(&leader.received, own);
   clear_histogram<kThreads>(shared);
-  make_keys<kThreads>(shared, min(own, p.capacity), &leader.highest);
+  make_keys(shared, min(own, p.capacity), &leader.highest);
   __syncthreads();
   uint32_t total = own;
   if (parts > 1) {
@@ -439,20 +433,20 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __gr
   const uint32_t k = p.k;
   const bool fit = total <= p.capacity, fast = fit && (total >= k || threshold.least == kLowest);
   const bool level = !fast && fit && threshold.level &&
-                     select_level<kThreads>(shared, logits, from, to, length, threshold.below, k - total, bitmap);
-  if (!fast && !level) select_over_row<kThreads>(shared, logits, from, to, k, bitmap);
+                     select_level(shared, logits, from, to, length, threshold.below, k - total, bitmap);
+  if (!fast && !level) select_over_row(shared, logits, from, to, k, bitmap);
   if (part) return;
   const Candidates candidates = {shared.entries, own, total, p.capacity - total};
   if (fast && total > k) {
-    mark_best<kThreads>(shared, candidates, k, key_of(threshold.least), bitmap);
+    mark_best(shared, candidates, k, key_of(threshold.least), bitmap);
     __syncthreads();
   } else if (fast || level) {
     for (uint32_t i = threadIdx.x; i < total; i += kThreads) set_bit(bitmap, candidates[i].y);
     __syncthreads();
   }
   const bool direct = fast && length <= kMostGroups * 64 && k < 65536;
-  const uint32_t written = direct ? write_candidates<kThreads>(shared, p, candidates, bitmap, length, first - start, row)
-                                  : write_bitmap<kThreads>(shared, p, bitmap, length, first - start, row);
+  const uint32_t written = direct ? write_candidates(shared, p, candidates, bitmap, length, first - start, row)
+                                  : write_bitmap(shared, p, bitmap, length, first - start, row);
   for (uint32_t i = written + threadIdx.x; i < k; i += kThreads) write_none(p, row, i);
   if (parts > 1) {  // the leader's shared memory must exist until the other CTAs have read it
     cluster_arrive(false);

@@ -5,7 +5,6 @@
 namespace topk {
 
 constexpr int kLeastPart = 4096;  // elements per CTA below which a larger cluster costs more than it saves
-constexpr int kThreads = 512;
 
 // Launches one CTA for each row if a row fits into its registers; returns whether it does. early: before the previous kernel has ended.
 template <int kThreads, int kVectors, int kCtas>
@@ -62,11 +61,11 @@ void select_topk(TensorView logits, Optional<TensorView> starts, TensorView ends
     parts *= 2;
   p.capacity = rows * parts <= multiprocessors ? 8192 : 6144;
   if (rows * parts <= multiprocessors && p.columns <= parts * kThreads * 16)  // a part is at most one tile
-    launch(select_topk_kernel<kThreads, 1, 4>, p, rows, parts, stream, early);
+    launch(select_topk_kernel<1, 4>, p, rows, parts, stream, early);
   else if (rows * parts <= multiprocessors)
-    launch(select_topk_kernel<kThreads, 1, 8>, p, rows, parts, stream, early);
+    launch(select_topk_kernel<1, 8>, p, rows, parts, stream, early);
   else
-    launch(select_topk_kernel<kThreads, 2, 4>, p, rows, parts, stream, early);
+    launch(select_topk_kernel<2, 4>, p, rows, parts, stream, early);
 }
 
 }  // namespace topk

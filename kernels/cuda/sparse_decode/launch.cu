@@ -1,10 +1,33 @@
-// FP8 sparse decode: split-KV parts over the planned queries; and the same keys for prefill, one query after the other.
+// FP8 sparse decode: split-KV parts over the planned queries; and the same keys for prefill, one query after the other. With more heads than
+// few_heads.cuh takes, 64 of them are the M of a warpgroup's MMA, for which records become bf16 tiles.
 
+#include "../attention/dequantize.cuh"
 #include "../attention/launch.cuh"
 #include "few_heads.cuh"
-#include "many_heads.cuh"
 
 namespace mla {
+
+// With a plan, one group scores all blocks, in half the code of the seesaw. Parts of many blocks wait for conversion. Parts of few blocks
+// wait for the way from the first key to the result, whose instructions are in no cache. Without a plan, each CTA takes one
+// query after the other, by the seesaw. In a pair, conversion then waits least for its buffers if they are released at once; without a pair, a CTA
+// converts more slowly than it computes, and both groups score ahead; as Planned::kNever it would spill more registers (ptxas 13.0). Converted
+// keys are written by the generic proxy, so all have the fence. docs/log/attention.md has the measurements.
+template <bool kPair>
+using UnplannedOrder =
+    std::conditional_t<kPair, Order<Ahead::kNothing, Ahead::kNothing, Release::kAtOnce, /* fence */ true>,
+                       Order<Ahead::kLeftHalf, Ahead::kLeftHalf, Release::kBehindTile, true>>;
+template <bool kPair, bool kPlanned>
+using Fp8Config = Config<Lookup::kIndices, Storage::kFp8, __nv_bfloat16, kPair, std::conditional_t<kPlanned, OneScorer, UnplannedOrder<kPair>>,
+                         kPlanned ? Planned::kAlways : Planned::kPerhaps>;
+
+template <bool kPair, bool kPlanned>
+__global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_fp8_sparse_kernel(const __grid_constant__ Problem problem) {
+  using C = Fp8Config<kPair, kPlanned>;
+  if constexpr (kPlanned)
+    attend_with_one_scorer<C, RolledDequantize<C>>(problem);
+  else
+    attend<C, Dequantize<C>>(problem);
+}
 
 constexpr int kFewHeads = 32;  // up to here, CTAs of 16 heads are faster than one of 64
 constexpr int kManyBlocks = 24;  // of a part, from which on most queries have nothing to merge
@@ -23,11 +46,11 @@ void sparse_decode_plan(TensorView parts, TensorView split_offset, Optional<Tens
 // consecutive queries. With a plan, the partial buffers have (N + parts) slots; in_order: its splits, at most kFewSplits a query, are
 // merged in one order.
 void sparse_decode(TensorView q, TensorView cache, TensorView indices, Optional<TensorView> topk_length, Optional<TensorView> sink,
-                   TensorView out, Optional<TensorView> max_logits, TensorView lse, double scale, double lse_factor,
+                   TensorView out, Optional<TensorView> max_logits, TensorView lse, double scale,
                    int64_t lengths_divisor, Optional<TensorView> parts, Optional<TensorView> split_offset,
                    Optional<TensorView> partial_out, Optional<TensorView> partial_lse, bool in_order) {
   DeviceGuard guard(q);
-  Problem p = sparse_problem(q, indices, topk_length, lengths_divisor, sink, out, lse, scale, lse_factor);
+  Problem p = sparse_problem(q, indices, topk_length, lengths_divisor, sink, out, lse, scale);
   const int heads = p.heads;
   // A single undivided query is faster without exchanges. In parts of a block or two it takes a fifth less time with them.
   const bool few = heads <= kFewHeads, pair = heads > kRows && (q.size(0) > 1 || parts.has_value());

@@ -1,5 +1,4 @@
 #include "../attention/launch.cuh"
-#include "scores.cuh"
 #include "values.cuh"
 
 namespace mla {
@@ -15,7 +14,7 @@ void launch_values(const Problem& p, const Scratch& scratch, cudaStream_t stream
 // scores [N, K' / 16, H, 16] and maxima [N, H, K' / 16], with K' = K rounded up to a multiple of 64. A CTA computes outputs of `tile_rows` x
 // `tile_columns`, by chunks of `chunk` keys.
 void sparse_few_queries(TensorView q, TensorView cache, TensorView indices, Optional<TensorView> topk_length, Optional<TensorView> sink,
-                        TensorView out, TensorView lse, double scale, double lse_factor, TensorView scores, TensorView maxima,
+                        TensorView out, TensorView lse, double scale, TensorView scores, TensorView maxima,
                         int64_t tile_rows, int64_t tile_columns, int64_t chunk) {
   DeviceGuard guard(q);
   if (scores.size(1) > kMostBlocks * kBlock / kQuadColumns)
@@ -23,7 +22,7 @@ void sparse_few_queries(TensorView q, TensorView cache, TensorView indices, Opti
   if (exceeds_64_gib(cache))
     TVM_FFI_THROW(ValueError) << "cache is " << cache.size(0) << " pages of stride " << cache.stride(0)
                               << "; expected less than 64 GiB in all";
-  Problem p = sparse_problem(q, indices, topk_length, 1, sink, out, lse, scale, lse_factor);
+  Problem p = sparse_problem(q, indices, topk_length, 1, sink, out, lse, scale);
   read_cache(p.keys, cache);
   const Scratch scratch = {data<float>(scores), data<float>(maxima), static_cast<int>(scores.size(1)) * kQuadColumns};
   const cudaStream_t stream = stream_of(q);

@@ -1,7 +1,7 @@
 // FP8 sparse attention of few queries: outputs from scores, over all keys of a query in order.
 #pragma once
 
-#include "operands.cuh"
+#include "scores.cuh"
 
 namespace mla {
 

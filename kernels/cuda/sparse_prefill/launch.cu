@@ -28,7 +28,7 @@ void sparse_prefill_rows(TensorView q, TensorView kv, TensorView indices, Option
                          Optional<TensorView> sink, TensorView out, TensorView max_logits, TensorView lse, double scale,
                          int64_t piece_blocks, Optional<TensorView> partial_out, Optional<TensorView> partial_sums) {
   DeviceGuard guard(q);
-  Problem p = sparse_problem(q, indices, topk_length, 1, sink, out, lse, scale, 0.6931471805599453);
+  Problem p = sparse_problem(q, indices, topk_length, 1, sink, out, lse, scale);
   p.groups = (p.heads + kRows - 1) / kRows;
   p.keys.slots = kv.size(0);
   p.keys.latent = data<uint8_t>(kv);

@@ -74,11 +74,7 @@ def _sum_of_products(
 
 
 def fp8_gemm(
-    a: Quantized,
-    weight: torch.Tensor,
-    weight_scale: torch.Tensor,
-    out_dtype: torch.dtype,
-    beside_previous: bool = False,
+    a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor, out_dtype: torch.dtype, beside_previous: bool
 ) -> torch.Tensor:
     out = torch.empty(a.values.shape[0], weight.shape[0], dtype=out_dtype, device=weight.device)
     _dense_into(out, a, weight, weight_scale, splits_of(*weight.shape), beside_previous)
@@ -88,7 +84,7 @@ def fp8_gemm(
 def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype) -> list[torch.Tensor]:
     rows, splits = a.values.shape[0], {splits_of(*weight.values.shape) for weight in weights}
     if rows > MAX_SHARED_LAUNCH_ROWS or len(weights) not in (2, 3) or len(splits) > 1:
-        return [fp8_gemm(a, *weight, out_dtype) for weight in weights]
+        return [fp8_gemm(a, *weight, out_dtype, False) for weight in weights]
     return in_one_launch(a, weights, out_dtype, splits.pop())
 
 

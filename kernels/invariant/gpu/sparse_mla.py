@@ -9,8 +9,6 @@ one query. The pieces' results are merged in ascending order. A piece without ke
 merge: so it does not matter how wide the lists of a batch are.
 """
 
-import math
-
 import torch
 
 from ...alignment import check_aligned
@@ -86,7 +84,7 @@ def few_queries(given: SparseAttention) -> tuple[torch.Tensor, torch.Tensor]:
     scores = torch.empty(count, columns // 16, heads, 16, dtype=torch.float32, device=queries.device)
     maxima = torch.empty(count, heads, columns // 16, dtype=torch.float32, device=queries.device)
     load("sparse_few_queries").sparse_few_queries(
-        queries, cache, indices[:, 0], lengths, attn_sink, out, lse, softmax_scale, math.log(2), scores, maxima, *tile
+        queries, cache, indices[:, 0], lengths, attn_sink, out, lse, softmax_scale, scores, maxima, *tile
     )
     return out, lse
 
