@@ -42,7 +42,7 @@ def bench(
     ] = None,
     as_json: Annotated[bool, option("Print only the JSON line.", "--json")] = False,
 ) -> None:
-    """Measure prefill and decode on random tokens, or profile a few steps. The last line of output is JSON."""
+    """Measure prefill and decode. Tokens are random, and the last line of output is JSON."""
     if profile is not None:
         if not profile.name.endswith(SUFFIXES):
             raise ValueError(f"--profile is {profile}; expected a name that ends in {' or '.join(SUFFIXES)}")

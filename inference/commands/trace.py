@@ -36,7 +36,7 @@ def trace(
     ] = None,
     chunk: Annotated[int | None, option("Tokens in a step. Default: as many as a step can hold.", min=1)] = None,
 ) -> None:
-    """Record every stage of a forward pass over a text, or over several. docs/conformance.md lists the stages."""
+    """Record every stage of a forward pass. docs/conformance.md lists the stages."""
     from ...model.checkpoint.manifest import find_manifest, hash_file
     from ..conformance.tracer import trace_prompts
     from ..llm import DEMO
@@ -118,7 +118,7 @@ def compare(
     other: Annotated[Path, typer.Argument(help="Directory of the trace to judge.", show_default=False)],
     as_json: Annotated[bool, option("Print one JSON object.", "--json")] = False,
 ) -> None:
-    """Compare two traces stage by stage. Exit code 0: they agree; 1: they differ; 2: a trace cannot be read."""
+    """Find the first stage at which two traces differ. Exit code 0: they agree; 1: they differ; 2: a trace cannot be read."""
     from ..conformance.compare import compare as compare_traces
     from ..trace import Trace
 
