@@ -92,18 +92,11 @@ GEMM_ATOM(8)
 GEMM_ATOM(16)
 GEMM_ATOM(32)
 GEMM_ATOM(64)
-GEMM_ATOM(96)
 GEMM_ATOM(112)
 GEMM_ATOM(128)
 GEMM_ATOM(144)
 GEMM_ATOM(192)
 #undef GEMM_ATOM
-
-template <int kN, size_t... I>
-__device__ __forceinline__ void mma_step(float (&d)[kN / 2], uint64_t a, uint64_t b, bool accumulate, std::index_sequence<I...>) {
-  using cute::SM90::GMMA::ScaleOut;
-  Atom<kN>::Type::fma(a, b, d[I]..., accumulate ? ScaleOut::One : ScaleOut::Zero);
-}
 
 // Starts d = the product of one slice: 64 rows of a times kN rows of b, given by the low words of their descriptors.
 template <int kN>
@@ -111,7 +104,7 @@ __device__ __forceinline__ void multiply_words(float (&d)[kN / 2], uint32_t a, u
   const common::Tile left = {a, 1024u >> 4 | 1u << 30}, right = {b, 1024u >> 4 | 1u << 30};
   mma_begin();
 #pragma unroll
-  for (int k = 0; k < 4; ++k) mma_step<kN>(d, left.at(32 * k), right.at(32 * k), k > 0, std::make_index_sequence<kN / 2>());
+  for (int k = 0; k < 4; ++k) multiply_tiles<typename Atom<kN>::Type>(d, left.at(32 * k), right.at(32 * k), k > 0);
   mma_commit();
 }
 
