@@ -116,6 +116,16 @@ __device__ __forceinline__ void copy_bulk_peer(uint32_t remote, uint32_t source,
                "r"(bytes), "r"(remote_barrier)
                : "memory");
 }
+// Copies a box of a tensor map; its bytes complete on the barrier.
+__device__ __forceinline__ void copy_3d(uint32_t destination, const void* map, uint32_t barrier, int column, int row, int block) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(
+                   destination),
+               "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(block)
+               : "memory");
+}
+__device__ __forceinline__ void prefetch_map(const void* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
 __device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 __device__ __forceinline__ uint4 load_once(const void* source) {

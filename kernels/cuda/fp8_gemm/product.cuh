@@ -49,13 +49,6 @@ __device__ __forceinline__ void copy_2d_to_pair(uint32_t destination, const CUte
       "l"(map), "r"(barrier), "h"(uint16_t(3)), "r"(column), "r"(row)
       : "memory");
 }
-__device__ __forceinline__ void copy_3d(uint32_t destination, const CUtensorMap* map, uint32_t barrier, int column, int row,
-                                        int weight) {
-  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(
-                   destination),
-               "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(weight)
-               : "memory");
-}
 __device__ __forceinline__ void copy_3d_to_pair(uint32_t destination, const CUtensorMap* map, uint32_t barrier, int column, int row,
                                                 int weight) {
   asm volatile(
@@ -75,9 +68,6 @@ __device__ __forceinline__ void wait_bulk_reads() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
 __device__ __forceinline__ void wait_bulk_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
-__device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
 
 // ---- FP8 warpgroup MMA: 64 x kN, both operands in shared memory ----
 

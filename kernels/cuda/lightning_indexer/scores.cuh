@@ -35,15 +35,8 @@ __device__ __forceinline__ void arrive(uint64_t* barrier) { common::barrier_arri
 __device__ __forceinline__ void arrive_expect(uint64_t* barrier, uint32_t bytes) {
   common::barrier_arrive_expect(shared_address(barrier), bytes);
 }
-__device__ __forceinline__ void prefetch_map(const CUtensorMap& map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
-}
-
 __device__ __forceinline__ void copy_box(void* destination, const CUtensorMap& map, int x, int y, int z, const uint64_t* barrier) {
-  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(
-                   shared_address(destination)),
-               "l"(&map), "r"(x), "r"(y), "r"(z), "r"(shared_address(barrier))
-               : "memory");
+  copy_3d(shared_address(destination), &map, shared_address(barrier), x, y, z);
 }
 __device__ __forceinline__ void copy_line(void* destination, const CUtensorMap& map, int x, const uint64_t* barrier) {
   asm volatile("cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2}], [%3];" ::"r"(
