@@ -19,7 +19,6 @@ import torch
 from .moe import ExpertWeights, Parts
 
 GROUP = 8  # experts of a launch, of those that have to be read
-AHEAD = 256  # experts that may be requested before the ones of earlier requests have been used
 LASTING_TOKENS = 64  # the experts of a step with more tokens are the first ones to make room
 
 Key = tuple[int, int]  # layer, and number among the layer's experts on this rank
@@ -100,8 +99,6 @@ class _Slots:
 
     def request(self, key: Key, lasting: bool, at_once: int) -> bool:
         """Begin to read an expert and pin it. False: there is no slot for it now."""
-        if len(self.unused) >= AHEAD:
-            return False
         if not self._free:
             passing = len(self.held) - len(self._lasting)  # experts of long steps, which have a quarter of the slots
             any_goes = lasting or not self.unused or passing < len(self._reads) // 4

@@ -61,15 +61,15 @@ def run(path: Path, prompts: list[list[int]], **options: Any) -> list[tuple[Any,
     ],
 )
 def test_the_bits_of_the_resident_model(checkpoints, dtype, precision, options, slots, resident):
-    path = checkpoints / dtype
-    key = (dtype, precision)
+    path, key, options = checkpoints / dtype, (dtype, precision), {"device": "cpu", **options}
     if key not in resident:
         resident[key] = run(path, PROMPTS, precision=precision, **options)
     assert run(path, PROMPTS, precision=precision, offload="experts", expert_slots=slots, **options) == resident[key]
 
 
 def test_traces_and_cache_checks_of_the_resident_model(checkpoints):
-    path, options = checkpoints / "fp8", {"precision": "fp8", "deterministic": True, "check_cache": True}
+    path = checkpoints / "fp8"
+    options: dict[str, Any] = {"device": "cpu", "precision": "fp8", "deterministic": True, "check_cache": True}
     with LLM(path, page_count=40, **options) as llm:
         expected, answer = llm.trace(PROMPTS[0]), llm.generate(PROMPTS[0], PARAMS)[0]
     with LLM(path, page_count=40, offload="experts", expert_slots=3, **options) as llm:
@@ -222,7 +222,7 @@ def test_a_read_that_fails_ends_the_requests_of_its_step_only(checkpoints, monke
             raise CheckpointError(path, "can no longer be read (Input/output error)")
         read_into(path, first, *arguments)
 
-    with offloaded(checkpoints / "fp8", max_sequences=1, deterministic=True) as llm:
+    with offloaded(checkpoints / "fp8", device="cpu", max_sequences=1, deterministic=True) as llm:
         expected = [(each.token_ids, each.logprobs) for each in llm.generate(PROMPTS, PARAMS)]
         monkeypatch.setattr(expert_files, "read_into", flaky)
         failing = True
