@@ -48,18 +48,16 @@ class StructuredOutputsParams:
                 or not self.choice
                 or not all(isinstance(each, str) for each in self.choice)
             ):
-                raise ArgumentError("structured_outputs.choice", f"{self.choice!r:.100}", "a list of texts")
+                raise _wrong("choice", f"{self.choice!r:.100}", "a list of texts")
             object.__setattr__(self, "choice", tuple(self.choice))
         given = [kind for kind in KINDS if getattr(self, kind) not in (None, False)]
         if len(given) != 1:
-            raise ArgumentError(
-                "structured_outputs", ", ".join(given) or "nothing", f"one of {', '.join(KINDS)}", "has"
-            )
+            raise _wrong(None, ", ".join(given) or "nothing", f"one of {', '.join(KINDS)}", "has")
         for kind in ("regex", "grammar"):
             if not isinstance(getattr(self, kind), str | None):
-                raise ArgumentError(f"structured_outputs.{kind}", f"{getattr(self, kind)!r:.100}", "a text")
+                raise _wrong(kind, f"{getattr(self, kind)!r:.100}", "a text")
         if not isinstance(self.json, str | Mapping | None):
-            raise ArgumentError("structured_outputs.json", f"{self.json!r:.100}", "a JSON schema")
+            raise _wrong("json", f"{self.json!r:.100}", "a JSON schema")
 
     def description(self) -> tuple[str, str]:
         """Return (kind, text), the key of the compiled grammar. ValueError for a schema that is not a JSON object."""
@@ -75,21 +73,21 @@ class StructuredOutputsParams:
                 schema = None
             literals = _literals(schema)
             if not isinstance(schema, dict):
-                raise ArgumentError("structured_outputs.json", f"{text[:100]!r}", "a JSON schema, which is an object")
+                raise _wrong("json", f"{text[:100]!r}", "a JSON schema, which is an object")
             if not has_end(schema):
-                raise ArgumentError("structured_outputs.json", *_ENDLESS)
+                raise _wrong("json", *_ENDLESS)
         else:
             kind, text = ("regex", self.regex) if self.regex is not None else ("grammar", self.grammar or "")
             literals = [self.regex] if self.regex is not None else []
         if (longest := max(map(len, literals), default=0)) > _LONGEST_LITERAL:
-            raise ArgumentError(
-                f"structured_outputs.{kind}", f"a text of {longest} characters", f"at most {_LONGEST_LITERAL}", "has"
-            )
+            raise _wrong(kind, f"a text of {longest} characters", f"at most {_LONGEST_LITERAL}", "has")
         if len(text) > MOST_CHARACTERS:
-            raise ArgumentError(
-                f"structured_outputs.{kind}", f"{len(text)} characters", f"at most {MOST_CHARACTERS}", "has"
-            )
+            raise _wrong(kind, f"{len(text)} characters", f"at most {MOST_CHARACTERS}", "has")
         return kind, text
+
+
+def _wrong(kind: str | None, value: str, expected: str | None, verb: str = "is") -> ArgumentError:
+    return ArgumentError(f"structured_outputs.{kind}" if kind else "structured_outputs", value, expected, verb)
 
 
 def check_function(function: Mapping[str, Any]) -> None:
@@ -118,9 +116,7 @@ def _dump(schema: Mapping[str, Any]) -> str:
     try:
         return json.dumps(schema)
     except (TypeError, ValueError, RecursionError) as error:
-        raise ArgumentError(
-            "structured_outputs.json", f"written as JSON ({error})", "a JSON schema", "cannot be"
-        ) from None
+        raise _wrong("json", f"written as JSON ({error})", "a JSON schema", "cannot be") from None
 
 
 def _literals(schema: Any) -> list[str]:
@@ -229,7 +225,13 @@ class Grammar:
         if self._begin > len(tokens) - first:  # the token after which the grammar begins has been taken back
             self._follow(tokens, len(tokens))
             self._begin, self._searched = -1, 0
-        return self._begin >= 0 or self._find_begin(tokens, first)
+        if self._begin < 0:
+            for position in range(min(first + self._searched, len(tokens)), len(tokens)):
+                if tokens[position] == self._begins_after:
+                    self._begin = position + 1 - first
+                    return True
+            self._searched = len(tokens) - first
+        return self._begin >= 0
 
     def _follow(self, tokens: Sequence[int], first: int) -> None:
         """Bring the matcher to ``tokens[first:]``."""
@@ -243,15 +245,6 @@ class Grammar:
         for position in range(first + shared, len(tokens)):
             consumed.append(tokens[position])
             self._matcher.consume_token(tokens[position])
-
-    def _find_begin(self, tokens: Sequence[int], first: int) -> bool:
-        """Tell whether the token after which the grammar begins has come."""
-        for position in range(min(first + self._searched, len(tokens)), len(tokens)):
-            if tokens[position] == self._begins_after:
-                self._begin = position + 1 - first
-                return True
-        self._searched = len(tokens) - first
-        return False
 
 
 class GrammarCompiler:
@@ -271,16 +264,12 @@ class GrammarCompiler:
         kind, text = params.description()
         tokenizer = self._tokenizer
         if tokenizer is None or not tokenizer.is_byte_level or not self._end_ids:
-            raise ArgumentError(
-                "structured_outputs", kind, "None: it needs a byte-level tokenizer and an end token", "has"
-            )
+            raise _wrong(None, kind, "None: it needs a byte-level tokenizer and an end token", "has")
         begins_after = None
         if params.after_thinking:
             begins_after = tokenizer.special_ids.get(END_THINK)
             if begins_after is None:
-                raise ArgumentError(
-                    "structured_outputs", f"after {END_THINK}", "a tokenizer that has this token", "begins"
-                )
+                raise _wrong(None, f"after {END_THINK}", "a tokenizer that has this token", "begins")
         with self._lock:
             words = self._words = self._words or self._read(tokenizer)
             matcher = self._compiled.get((kind, text))
@@ -368,7 +357,7 @@ def _definition(kind: str, text: str) -> str:
 
 
 def _cannot_be_compiled(kind: str, error: str) -> ArgumentError:
-    return ArgumentError(f"structured_outputs.{kind}", f"compiled: {_one_line(error)}", None, "cannot be")
+    return _wrong(kind, f"compiled: {_one_line(error)}", None, "cannot be")
 
 
 def _one_line(error: str) -> str:

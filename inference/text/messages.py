@@ -6,9 +6,10 @@ text: words that spell a control token do not become one.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal, get_args
 
 from ...kernels.errors import ArgumentError
@@ -71,16 +72,13 @@ def _compile(source: str) -> tuple[Any, frozenset[str]]:
     import jinja2.meta
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    def to_json(value: Any, **options: Any) -> str:
-        return json.dumps(value, ensure_ascii=False, **options)
-
     def raise_exception(message: str) -> None:
         raise jinja2.TemplateError(message)
 
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols]
     )
-    environment.filters["tojson"] = to_json
+    environment.filters["tojson"] = partial(json.dumps, ensure_ascii=False)
     environment.globals["raise_exception"] = raise_exception
     environment.globals["strftime_now"] = lambda pattern: datetime.now().strftime(pattern)
     variables = frozenset(jinja2.meta.find_undeclared_variables(environment.parse(source)))
@@ -94,16 +92,11 @@ class _Masking:
         taken = set(json.dumps(values, ensure_ascii=False, default=str))
         unused = (chr(code) for code in _PRIVATE if chr(code) not in taken)
         self._tokenizer = tokenizer
-        self._masks = {token: next(unused) for token in tokenizer.special_ids}
-        # only of tokens that occur in the values
-        self._originals: dict[str, str] = {}
+        self._masks: dict[str, str] = defaultdict(unused.__next__)  # of tokens that occur in the values
 
     def mask(self, value: Any) -> Any:
         if isinstance(value, str):
             pieces = self._tokenizer.split_special(value)
-            if len(pieces) == 1 and isinstance(pieces[0], str):
-                return value
-            self._originals |= {self._masks[p.text]: p.text for p in pieces if isinstance(p, Special)}
             return "".join(self._masks[p.text] if isinstance(p, Special) else p for p in pieces)
         if isinstance(value, Mapping):
             return {self.mask(key): self.mask(entry) for key, entry in value.items()}
@@ -112,7 +105,7 @@ class _Masking:
         return value
 
     def unmask(self, text: str) -> str:
-        for mask, token in self._originals.items():
+        for token, mask in self._masks.items():
             text = text.replace(mask, token)
         return text
 

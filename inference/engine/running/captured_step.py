@@ -11,6 +11,7 @@ import torch
 
 from ....model.host_step import divided_by
 from ..fault import log_fault
+from .inputs import same_memory
 
 T = TypeVar("T")
 
@@ -92,7 +93,7 @@ def _record(parts: list[Callable[[], object]], pool: Any, step: Callable[[], T])
     def divide(work: Callable[..., object], *tensors: torch.Tensor) -> None:
         end()
         # The work does not own the tensors: a later part of the graph may have their memory, as within one graph.
-        parts.append(partial(work, *[_same_place(each) for each in tensors]))
+        parts.append(partial(work, *[same_memory(each, each.device) for each in tensors]))
         begin()
 
     begin()
@@ -105,31 +106,6 @@ def _record(parts: list[Callable[[], object]], pool: Any, step: Callable[[], T])
         raise
     end()
     return outputs
-
-
-def _same_place(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the same memory of a GPU as a tensor that does not keep it from being given to others."""
-    if not tensor.numel():
-        return tensor
-    raw = (
-        tensor.view(torch.uint8)
-        if tensor.itemsize == 1
-        else tensor.view({2: torch.int16, 4: torch.int32}[tensor.itemsize])
-    )
-    return torch.as_tensor(_Place(raw), device=tensor.device).view(tensor.dtype)
-
-
-class _Place:
-    """A tensor's memory under the CUDA array interface (version 3), without the tensor."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": tuple(tensor.shape),
-            "strides": tuple(each * tensor.itemsize for each in tensor.stride()),
-            "typestr": {1: "|u1", 2: "<i2", 4: "<i4"}[tensor.itemsize],
-            "data": (tensor.data_ptr(), False),
-            "version": 3,
-        }
 
 
 class CapturedStep(Generic[T]):

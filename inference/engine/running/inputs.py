@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -14,8 +14,6 @@ from ..scheduling.batch import Batch
 
 TOKEN_PLACES = 4  # steps in the ring of chosen tokens (sampling/graph_tokens.py); at most two of them are unread
 SCRATCH_PLACE = TOKEN_PLACES  # place for steps whose tokens are not read
-
-_TYPES = {torch.int32: "<i4", torch.int64: "<i8"}
 
 T = TypeVar("T")
 
@@ -228,23 +226,27 @@ def seen_by(device: torch.device, host: torch.Tensor) -> torch.Tensor:
     """Return the same memory as a tensor of the device, whose kernels can write to pinned memory of the host."""
     if device.type != "cuda":
         return host
-    seen = torch.as_tensor(_HostArray(host), device=device)
+    seen = same_memory(host, device)
     assert seen.data_ptr() == host.data_ptr(), "pinned memory that belongs to another device"
     return seen
 
 
-class _HostArray:
-    """Pinned memory under the CUDA array interface (version 3), whose pointers may be to any memory that the device can reach."""
+def same_memory(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return the same memory as a tensor of a GPU, which does not keep it from being freed."""
+    if not tensor.numel():
+        return tensor.to(device)
+    kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.itemsize]
+    return torch.as_tensor(_Memory(tensor.view(kind)), device=device).view(tensor.dtype)
 
-    def __init__(self, host: torch.Tensor) -> None:
-        self._host = host  # kept while the tensor made of this exists
 
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        shape = tuple(self._host.shape)
-        return {
-            "shape": shape,
-            "typestr": _TYPES[self._host.dtype],
-            "data": (self._host.data_ptr(), False),
+class _Memory:
+    """A tensor's memory under the CUDA array interface (version 3), whose pointers may be to all that the device can reach."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": tuple(tensor.shape),
+            "strides": tuple(each * tensor.itemsize for each in tensor.stride()),
+            "typestr": {1: "|u1", 2: "<i2", 4: "<i4", 8: "<i8"}[tensor.itemsize],
+            "data": (tensor.data_ptr(), False),
             "version": 3,
         }

@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator
 from typing import Any
 
 from ...completion import Completion
@@ -88,8 +88,9 @@ class Blocks(ABC):
         """Put the whole text into the last block; yield its last events."""
 
 
-async def answered(blocks: Blocks, stream: AsyncStream) -> dict[str, Any]:
+async def answered(begun: Awaitable[tuple[Blocks, AsyncStream]]) -> dict[str, Any]:
     """The whole answer. Raises ApiError."""
+    blocks, stream = await begun
     [completion] = await collect([stream])
     for _ in (*blocks.push(completion.text), *blocks.finish(completion)):
         pass

@@ -75,8 +75,8 @@ class ApiError(Exception):
             if self.code == "thread_unsupported_request":  # the client asks again, without a thread
                 error["details"] = {"error_code": self.code, "unsupported": [self.param]}
             return {"type": "error", "error": error}
-        kind = {401: "authentication_error"}.get(self.status)
-        kind = kind or ("server_error" if self.status >= 500 else "invalid_request_error")
+        kind = "server_error" if self.status >= 500 else "invalid_request_error"
+        kind = "authentication_error" if self.status == 401 else kind
         return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
 
     def response(self, path: str = "") -> JSONResponse:

@@ -92,11 +92,11 @@ class Chunks:
         self._tokens += sum([len(delta.token_ids) for delta in deltas])
 
     def choice(self, choice: dict[str, Any]) -> bytes:
-        if not self._running:
-            return self._before + json.dumps(choice).encode() + self._after
-        counts = {"prompt_tokens": self._prompt_tokens, "completion_tokens": self._tokens}
-        usage = {**counts, "total_tokens": sum(counts.values())}
-        return self._before + json.dumps(choice).encode() + b'], "usage": ' + json.dumps(usage).encode() + b"}\n\n"
+        after = self._after
+        if self._running:
+            counts = {"prompt_tokens": self._prompt_tokens, "completion_tokens": self._tokens}
+            after = b'], "usage": %b}\n\n' % json.dumps({**counts, "total_tokens": sum(counts.values())}).encode()
+        return self._before + json.dumps(choice).encode() + after
 
     def text(self, choice: Callable[[str], dict[str, Any]]) -> Callable[[str], bytes]:
         """A function equal to text → `self.choice(choice(text))`, but faster: only the text is encoded anew.

@@ -183,7 +183,17 @@ class ResponseFormat(Whole):
         return self
 
 
-class IgnoredFields(Body):
+class CommonFields(Body):
+    """The fields of every request for an answer. Null means the default, which generation_config.json may give."""
+
+    model: Text | None = Field(None, description="the model that /v1/models lists; the default")
+    temperature: float | None = Field(None, ge=0, le=10, description="0 is greedy; 1 by default")
+    top_p: float | None = Field(None, gt=0, le=1, description="1 by default")
+    top_k: Integer | None = Field(None, ge=-1, le=MAX_ID, description="0 or -1: all tokens, which is the default")
+    stream: bool | None = False
+
+
+class IgnoredFields(CommonFields):
     """Fields of OpenAI's schema that do not change the text of an answer."""
 
     user: Text | None = Field(None, description="ignored, as the next ones are")
@@ -196,12 +206,8 @@ class IgnoredFields(Body):
 
 
 class SamplingFields(IgnoredFields):
-    """The fields that chat and plain completions share. Null means the default, which generation_config.json may give."""
+    """The fields that chat and plain completions share."""
 
-    model: Text | None = Field(None, description="the model that /v1/models lists; the default")
-    temperature: float | None = Field(None, ge=0, le=10, description="0 is greedy; 1 by default")
-    top_p: float | None = Field(None, gt=0, le=1, description="1 by default")
-    top_k: Integer | None = Field(None, ge=-1, le=MAX_ID, description="0 or -1: all tokens, which is the default")
     min_p: float | None = Field(None, ge=0, le=1, description="0 by default")
     n: Integer | None = Field(1, ge=1, le=MAX_CHOICES)
     seed: Seed | None = None
@@ -226,7 +232,6 @@ class SamplingFields(IgnoredFields):
     guided_choice: Annotated[list[Text], Field(fail_fast=True, min_length=1, max_length=4096)] | None = None
     guided_grammar: Text | None = None
     response_format: ResponseFormat | None = None
-    stream: bool | None = False
     stream_options: StreamOptions | None = None
     return_selections: bool | None = Field(
         False, description="also return which positions each token's query attended to, layer by layer"

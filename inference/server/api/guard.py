@@ -6,7 +6,6 @@ import binascii
 import hmac
 import ipaddress
 import secrets
-import time
 import zlib
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any
@@ -125,16 +124,14 @@ class Guard:
         decoder = zlib.decompressobj(_CODINGS[coding]) if coding in _CODINGS else None
         size = 0
         complete = False
-        started = time.monotonic()
+        deadline = asyncio.get_running_loop().time() + BODY_SECONDS
 
         async def limited() -> Message:
             nonlocal size, complete
             if complete:
                 return await receive()
             try:
-                async with asyncio.timeout_at(
-                    asyncio.get_running_loop().time() + BODY_SECONDS - (time.monotonic() - started)
-                ):
+                async with asyncio.timeout_at(deadline):
                     message = await receive()
             except TimeoutError:
                 raise HTTPException(

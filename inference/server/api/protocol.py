@@ -59,22 +59,22 @@ class ChatMessage(Strict):
         return self
 
 
-class Function(Strict):
+class FunctionName(Strict):
     name: str = Field(pattern=FUNCTION_NAME)
+
+
+class Function(FunctionName):
+    # The model reads them in this order.
     description: Text | None = None
     parameters: ParametersSchema | None = Field(None, description="a JSON schema")
     strict: bool | None = Field(
-        None, description="its calls keep the schema, also if the model decides whether to call"
+        None, description="its calls keep the schema, also if the model decides whether to call; off by default"
     )
 
 
 class Tool(Strict):
     type: Literal["function"]
     function: Function
-
-
-class FunctionName(Strict):
-    name: str = Field(pattern=FUNCTION_NAME)
 
 
 class NamedTool(Strict):

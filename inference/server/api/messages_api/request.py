@@ -7,8 +7,19 @@ from pydantic import Field, ValidationError
 
 from ....params import MAX_STOP_STRINGS
 from ..errors import ApiError, invalid
-from ..fields import MAX_ID, MAX_TOKENS, Body, Integer, JsonObject, ParametersSchema, StopString, Strict, Text, Whole
-from ..protocol import FUNCTION_NAME, ChatRequest
+from ..fields import (
+    MAX_TOKENS,
+    Body,
+    CommonFields,
+    Integer,
+    JsonObject,
+    ParametersSchema,
+    StopString,
+    Strict,
+    Text,
+    Whole,
+)
+from ..protocol import FUNCTION_NAME, ChatRequest, FunctionName
 
 # Claude Code puts this line, which differs from request to request, before its system prompt: no page could be reused.
 _BILLING = "x-anthropic-billing-header:"
@@ -70,11 +81,10 @@ class Turn(Strict):
     content: Text | Annotated[list[Block], Field(fail_fast=True)]
 
 
-class CustomTool(Strict):
+class CustomTool(FunctionName):
     """A function that the client runs."""
 
     type: Literal["custom"] | None = None
-    name: str = Field(pattern=FUNCTION_NAME)
     description: Text | None = None
     input_schema: ParametersSchema
     strict: bool | None = Field(None, description="its calls keep the schema, also if the model decides to call")
@@ -133,13 +143,9 @@ class CountRequest(Body):
     user_profile_id: Text | None = None
 
 
-class MessagesRequest(CountRequest):
+class MessagesRequest(CountRequest, CommonFields):
     max_tokens: Integer = Field(ge=1, le=MAX_TOKENS)
     stop_sequences: Annotated[list[StopString], Field(fail_fast=True, max_length=MAX_STOP_STRINGS)] | None = None
-    stream: bool | None = False
-    temperature: float | None = Field(None, ge=0, le=10, description="0 is greedy; 1 by default")
-    top_p: float | None = Field(None, gt=0, le=1, description="1 by default")
-    top_k: Integer | None = Field(None, ge=-1, le=MAX_ID, description="0 or -1: all tokens, which is the default")
     metadata: JsonObject | None = Field(None, description="ignored, as the next ones are")
     service_tier: Text | None = None
     inference_geo: Text | None = None

@@ -42,7 +42,7 @@ def messages_router(context: ApiContext) -> APIRouter:
         headers = skipped(body.tools, CustomTool)
         if body.stream:
             return EventStream(streamed(*await _begin(context, body)), headers)
-        return await whole(request, answered(*await _begin(context, body)), headers)
+        return await whole(request, answered(_begin(context, body)), headers)
 
     @router.post(
         "/v1/messages/count_tokens", response_model=TokenCount, responses=declared(404, model=MessageErrorResponse)

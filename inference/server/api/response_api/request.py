@@ -10,14 +10,13 @@ from ..fields import (
     IgnoredFields,
     Integer,
     JsonObject,
-    ParametersSchema,
     Seed,
     Strict,
     Text,
     Verbosity,
     Whole,
 )
-from ..protocol import FUNCTION_NAME, ChatRequest
+from ..protocol import ChatRequest, Function, FunctionName
 
 MAX_ITEMS = 4095  # which, with the instructions, are at most as many messages as a chat request has
 
@@ -109,14 +108,8 @@ Item = Annotated[
 ]
 
 
-class FunctionTool(Strict):
+class FunctionTool(Function):
     type: Literal["function"]
-    name: str = Field(pattern=FUNCTION_NAME)
-    description: Text | None = None
-    parameters: ParametersSchema | None = Field(None, description="a JSON schema")
-    strict: bool | None = Field(
-        None, description="its calls keep the schema, also if the model decides whether to call; off by default"
-    )
 
 
 def _no_function(kind: str) -> str:
@@ -131,11 +124,10 @@ class OtherTool(Strict):
     type: Annotated[str, Field(pattern="^[a-z0-9_]{1,64}$"), AfterValidator(_no_function)]
 
 
-class NamedFunction(Strict):
+class NamedFunction(FunctionName):
     """The function that the answer must call."""
 
     type: Literal["function"]
-    name: str = Field(pattern=FUNCTION_NAME)
 
 
 class Format(Strict):
@@ -171,7 +163,6 @@ class StreamOptions(Strict):
 
 
 class ResponseRequest(IgnoredFields):
-    model: Text | None = Field(None, description="the model that /v1/models lists; the default")
     input: Text | Annotated[list[Item], Field(fail_fast=True, min_length=1, max_length=MAX_ITEMS)] = Field(
         description="a user's text, or the items of a conversation"
     )
@@ -185,12 +176,8 @@ class ResponseRequest(IgnoredFields):
     reasoning: Reasoning | None = None
     text: TextConfig | None = None
     max_output_tokens: Integer | None = Field(None, ge=1, le=MAX_TOKENS, description="by default, as many as fit")
-    temperature: float | None = Field(None, ge=0, le=10, description="0 is greedy; 1 by default")
-    top_p: float | None = Field(None, gt=0, le=1, description="1 by default")
-    top_k: Integer | None = Field(None, ge=-1, le=MAX_ID, description="0 or -1: all tokens, which is the default")
     min_p: float | None = Field(None, ge=0, le=1, description="0 by default")
     seed: Seed | None = None
-    stream: bool | None = False
     stream_options: StreamOptions | None = None
     include: (
         list[

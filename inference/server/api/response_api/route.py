@@ -116,7 +116,7 @@ def responses_router(context: ApiContext) -> APIRouter:
         headers = skipped(body.tools, FunctionTool)
         if body.stream:
             return EventStream(streamed(*await _begin(context, body, kept)), headers)
-        return await whole(request, answered(*await _begin(context, body, kept)), headers)
+        return await whole(request, answered(_begin(context, body, kept)), headers)
 
     @router.get(
         "/v1/responses/{response_id}", response_model=None, responses={200: {"model": ResponseObject}, **declared(404)}
