@@ -18,35 +18,36 @@ _NUMBERS = "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|
 _MONTHS = "jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sept?(ember)?|oct(ober)?|nov(ember)?|dec(ember)?"
 # Words that ask, or name no more than a property: a question may use them for what was told in other words.
 ASKING = words(
-    """about accent according account activity actually address admin after again against age ahead all along already
-    alright also always amount animal another any anyway appointment are around arrive as ask ate away awful back badly
-    bake baked be been before began begin beginner beginning best better big birth bit blue boil book borrow borrowed
-    bought brand breakfast bring brings broad brought build built buy call called came can can't cant car card carry
-    change changed charge charged check check-in choose city class close closed club cm code collect colour come company
-    contract cook cool cost could count country cream cup curiosity currency cut date day debt degree degrees deliver
-    delivered delivery design designed did didn't dinner discovered dish do doesn't doing don't done dont dose down
-    dress dressed drink drive drove due earlier early eat email end enough enter exactly excuse expect expensive expiry
-    export far fast favourite fee feed feet fetch file film find firm first flag flat food for forget forgot found
-    frequency frequently from front fruit full game gate gave gb get give given go goes going gone good got group grow
-    had hang happen has have heavy height hello help her hers hey hi high him his hmm hold holiday host hot hotel hour
-    how hungry i'd i'll i'm id idea if illness im in instrument internet into ip isn't its job just keep kept kind know
-    label language large last late later latin learn leave left length lesson let like list live location locker log
-    login long look looked lose lot love machine made mail make manage many map match material matter may me measured
-    measurement meet meeting melt memory mention menu mine model moment money month more much music must name named need
-    nervous network never new next now number numbered off office often oh ok old on once one ones oops open opened
-    opponent order originally out oven over owe owed owes own owner paid painted park password pay people percent person
-    phone photo pick picked place plan plane planned plant platform play please population power previously price
-    profession published publisher put question quick quickly rack rate reach read really recall recommend remember
-    remind rent repair repairs repeat ride room ruler run runs said sale save saved say schedule scheduled school score
-    seat second see sell send sender sent serial serve set shape share shelf short should show shut side sign since sing
-    sit sits sitting size sleep slept slow so software sold some song sorry sort space speak speed spell spend spoken
-    sport stand stands start starting station stay step still stood street supposed sure swimming take taken talk tall
-    teach teacher teaches tell temperature thank thanks that them then there these they thing think third this ticket
-    tidy time times title to today together told took town tracking traffic train trained training travel trip true turn
-    type uh uk under unfortunately until up use used user username valid value version visit wait walk wall want was
-    wasn't watts way we wear wears week weigh weight well were what what's whats when where which while whisper who whom
-    whose wide width wifi will win with wonder wondering work would write written wrong wrote year years yes yesterday
-    you your"""
+    """about accent according account activity actually address admin afraid after again against age ahead all along
+    already alright also always amount animal another any anyway appointment are around arrive as ask ate away awful
+    back badly bake baked be been before began begin beginner beginning belong best better big birth bit blue boil book
+    borrow borrowed bought brand breakfast bring brings broad brought build built buy call called came can can't cant
+    car card carry carrying change changed charge charged check check-in choose city class close closed cloth clothes
+    club cm code collect colour come company contract cook cool cost could count country cream cup curiosity currency
+    cut date day debt degree degrees deliver delivered delivery design designed did didn't dinner discovered dish do
+    doesn't doing don't done dont dose down dress dressed drink drive drove due earlier early eat email end enough enter
+    exactly excuse expect expensive expiry export far fast favourite fee feed feet fetch file film find firm first flag
+    flat food for forget forgot found frequency frequently from front fruit full game gate gave gb get give given go
+    goes going gone good got group grow had hang happen has have heavy height hello help her hers hey hi high him his
+    hmm hold holiday host hot hotel hour how hungry i'd i'll i'm id idea if illness im in instrument internet interval
+    into ip isn't its job just keep kept kind know label language large last late later latin learn leave led left
+    length lesson let like list listen live location locker log login long look looked lose lot love machine made mail
+    make manage many map match material matter may me measured measurement meet meeting melt memory mention menu mine
+    model moment money month more much music must name named need nervous network never new next now number numbered off
+    office often oh ok old on once one ones oops open opened opponent order organise originally out oven over owe owed
+    owes own owner paid painted park password pay people percent percentage person phone photo pick picked place plan
+    plane planned plant platform play please population power previously price profession published publisher put
+    question quick quickly rack rate reach read really recall recommend remember remind rent repair repairs repeat ride
+    room ruler run runs said sale save saved say schedule scheduled school score seat second see sell send sender sent
+    serial serve set shape share shelf short should show shut side sign since sing sit sits sitting size sleep slept
+    slow so software sold some song sorry sort space speak speed spell spend spoken sport stand stands start starting
+    station stay step still stood stop street supposed sure swimming take taken talk tall teach teacher teaches tell
+    temperature thank thanks that them then there these they thing think third this ticket tidy time times title to
+    today together told took topic town tracking traffic train trained training travel trip true turn type uh uk under
+    unfortunately until up use used user username valid value version visit wait walk wall want was wasn't water watered
+    watts way we wear wears week weigh weight well were what what's whats when where which while whisper who whom whose
+    wide width wifi will win with wonder wondering work would write written wrong wrote year years yes yesterday you
+    your"""
 )
 
 

@@ -99,7 +99,7 @@ def says(question: str, *words: str) -> bool:
     """Decide whether the question has one of the words, perhaps mistyped or without a space around it."""
     text = question.lower()
     return any(
-        re.search(rf"\b{word}\b", text)
+        re.search(rf"\b{re.escape(word)}\b", text)
         or (len(word) > 3 and difflib.get_close_matches(word, re.findall(r"\w+", text), 1, 0.87))
         for word in words
     )
