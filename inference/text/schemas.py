@@ -46,28 +46,40 @@ _VALUES: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 def schema_fault(schema: Any) -> str | None:
     """Say why a value is no JSON schema of any draft since the fourth; None if it is one. Annotations are not looked at."""
-    parts = [("", schema)]
-    for place, part in parts:
+    parts: list[tuple[Any, Any]] = [((), schema)]  # (the way to it, a schema)
+    for way, part in parts:
         if not isinstance(part, Mapping):
             if isinstance(part, bool):
                 continue
-            return f"{place[1:] or 'it'} must be an object or boolean"
+            return f"{place_name(way) or 'it'} must be an object or boolean"
         for key, value in part.items():
-            name = f"{place}.{key}"
             if key in NAMED and isinstance(value, Mapping):
-                each = ((f"{name}.{inner}", one) for inner, one in value.items())
-                parts += [pair for pair in each if key != "dependencies" or not isinstance(pair[1], list)]
+                free = (way, key)
+                parts += [
+                    ((free, name), one)
+                    for name, one in value.items()
+                    if one != {} and (key != "dependencies" or not isinstance(one, list))
+                ]
             elif ((key in _LISTS and value) or key == "items") and isinstance(value, list):
-                parts += [(f"{name}.{index}", one) for index, one in enumerate(value)]
+                parts += [(((way, key), index), one) for index, one in enumerate(value)]
             elif key in _SCHEMAS:
-                parts.append((name, value))
+                parts.append(((way, key), value))
             elif key == "type":
                 names = value if isinstance(value, list) and value else [value]
                 if unknown := [name for name in names if name not in TYPES]:
-                    return f"Invalid type: {unknown[0]!s:.100}"
+                    return f"Invalid type: {ascii(str(unknown[0]))[1:-1][:100]}"
             elif key in _VALUES and not _VALUES[key][1](value):
-                return f"{name[1:]} must be {_VALUES[key][0]}"
+                return f"{place_name((way, key))} must be {_VALUES[key][0]}"
     return None
+
+
+def place_name(way: Any) -> str:
+    """Write the way to a place in a JSON value, in ASCII: (((), "tools"), 0) is tools.0."""
+    names: list[str] = []
+    while way:
+        way, name = way
+        names.append(str(name)[:100])
+    return ascii(".".join(reversed(names)))[1:-1].lstrip(".")[:200]
 
 
 class References:
