@@ -1,5 +1,6 @@
 """JSON schemas: whether a value is one, where a `$ref` leads, what a value may be, and whether any value has an end."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
@@ -162,23 +163,26 @@ def alternatives(schema: Any, references: References) -> Iterator[Any]:
 
 def has_end(schema: Any) -> bool:
     """Tell whether some value of a schema is finite. A schema that refers to itself at every turn has none."""
-    # The schemas inside of it, by id, each with lists of others.
-    found: dict[int, list[list[int]]] = {}
     references, waiting = References(schema), [schema]
+    unmet: dict[int, set[int]] = {}  # by the id of a schema inside of it: its needs, of which none is known to have an end
+    needed: dict[int, list[tuple[int, int]]] = defaultdict(list)  # by the id of a schema: those needs that it meets
     while waiting:
         part = waiting.pop()
-        if id(part) not in found:
-            needs = _needs(part, references)
-            found[id(part)] = [[id(one) for one in each] for each in needs]
-            waiting += [one for each in needs for one in each]
-    ended: set[int] = set()
-    count = -1
-    while count < len(ended):
-        count = len(ended)
-        for part, needs in reversed(found.items()):
-            if part not in ended and all(not ended.isdisjoint(each) for each in needs):
-                ended.add(part)
-    return id(schema) in ended
+        if id(part) in unmet:
+            continue
+        needs = _needs(part, references)
+        unmet[id(part)] = set(range(len(needs)))
+        for index, choices in enumerate(needs):
+            waiting += choices
+            for choice in choices:
+                needed[id(choice)].append((id(part), index))
+    ended = [part for part, needs in unmet.items() if not needs]
+    for part in ended:
+        for other, index in needed[part]:
+            if index in unmet[other]:
+                unmet[other].remove(index)
+                ended += [] if unmet[other] else [other]
+    return not unmet[id(schema)]
 
 
 def _needs(schema: Any, references: References) -> list[list[Any]]:

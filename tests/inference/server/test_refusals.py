@@ -239,7 +239,8 @@ def test_what_json_schema_permits_is_shown_to_a_model_that_may_choose(http, para
 
 
 NO_SCHEMAS = [
-    {"type": 5}, {"type": "a\n🙂"}, {"properties": {"a\nb": 1}}, {"type": None}, {"type": []}, {"type": ["object", "any"]}, {"type": "Object"}, {"properties": []},
+    {"type": "a\n🙂"}, {"properties": {"a\nb": 1}},
+    {"type": 5}, {"type": None}, {"type": []}, {"type": ["object", "any"]}, {"type": "Object"}, {"properties": []},
     {"properties": {"a": None}}, {"properties": {"a": {"items": "string"}}}, {"items": [1]}, {"required": "a"},
     {"required": [1]}, {"enum": "a"}, {"anyOf": {}}, {"allOf": [[]]}, {"oneOf": []}, {"prefixItems": {}}, {"not": 1},
     {"additionalProperties": "no"}, {"minItems": -1}, {"maxLength": 1.5}, {"minimum": "1"}, {"pattern": 1}, {"$ref": 1},
