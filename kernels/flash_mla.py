@@ -49,6 +49,13 @@ def check_dims(q: torch.Tensor, head_dim_v: int) -> None:
         raise ValueError(f"head_dim_v is {head_dim_v}; expected {VALUE_DIM}")
 
 
+def check_sparse(causal: bool, is_fp8_kvcache: bool) -> None:
+    if causal or not is_fp8_kvcache:
+        raise ValueError(
+            f"causal is {causal} and is_fp8_kvcache {is_fp8_kvcache}; expected False and True with indices"
+        )
+
+
 def infinite_where_empty(lse: torch.Tensor) -> torch.Tensor:
     return torch.where(lse == float("-inf"), float("inf"), lse)
 
@@ -89,13 +96,8 @@ def flash_mla_with_kvcache(
     check_dims(q, head_dim_v)
     scale = q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
     schedule = tile_scheduler_metadata
-    signature = (
-        *q.shape[:3],
-        *k_cache.shape[1:3],
-        causal,
-        is_fp8_kvcache,
-        None if indices is None else indices.shape[-1],
-    )
+    topk = None if indices is None else indices.shape[-1]
+    signature = *q.shape[:3], *k_cache.shape[1:3], causal, is_fp8_kvcache, topk
     if schedule.signature not in (None, signature):
         raise ValueError(
             f"tile_scheduler_metadata is for (B, s_q, H, page, heads_k, causal, fp8, topk) = {schedule.signature}; expected "
@@ -112,10 +114,7 @@ def flash_mla_with_kvcache(
             q, k_cache, block_table, cache_seqlens, scale, head_dim_v, causal, plan=schedule.plan
         )
     else:
-        if causal or not is_fp8_kvcache:
-            raise ValueError(
-                f"causal is {causal} and is_fp8_kvcache {is_fp8_kvcache}; expected False and True with indices"
-            )
+        check_sparse(causal, is_fp8_kvcache)
         if schedule.signature is None:
             batch, new, heads = q.shape[:3]
             schedule.plan = plan_decode(batch, new, heads, indices.shape[-1], q.device, topk_length)

@@ -9,7 +9,7 @@ import math
 import torch
 
 from .dense_mla import dense_mla_decode, plan_dense
-from .flash_mla import VALUE_DIM, check_dims, fp8_records, infinite_where_empty
+from .flash_mla import VALUE_DIM, check_dims, check_sparse, fp8_records, infinite_where_empty
 from .sparse_mla_decode import plan_decode, sparse_mla_decode
 from .sparse_mla_prefill import sparse_mla_prefill
 from .types import SplitPlan
@@ -31,7 +31,6 @@ def get_mla_metadata(
         raise ValueError(f"num_heads_k is {num_heads_k}; expected 1")
     if topk is not None and not num_heads_q:
         raise ValueError("num_heads_q is None; expected the number of query heads with topk")
-    plan: SplitPlan | None
     if topk is None:
         plan = plan_dense(cache_seqlens, num_q_tokens_per_head_k, 1)
     else:
@@ -74,10 +73,7 @@ def flash_mla_with_kvcache(
         plan = _plan(tile_scheduler_metadata, num_splits, q.shape[1] * q.shape[2])
         out, lse = dense_mla_decode(q, k_cache, block_table, cache_seqlens, scale, head_dim_v, causal, plan=plan)
     else:
-        if causal or not is_fp8_kvcache:
-            raise ValueError(
-                f"causal is {causal} and is_fp8_kvcache {is_fp8_kvcache}; expected False and True with indices"
-            )
+        check_sparse(causal, is_fp8_kvcache)
         plan = _plan(tile_scheduler_metadata, num_splits, q.shape[2])
         out, lse = sparse_mla_decode(q, fp8_records(k_cache), indices, scale, head_dim_v, plan=plan)
     return out, infinite_where_empty(lse)

@@ -5,7 +5,8 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ..completion import Completion, Delta
@@ -36,36 +37,34 @@ FAILED = "Something went wrong while this answer was computed. The server's log 
 PUBLIC_ERRORS = {"deadline": "This answer took too long and was ended.", "stopped": "The server has stopped."}
 
 
+@dataclass(eq=False)
 class Run:
-    """One running answer, which goes on while the page is reloaded: its views are made once, for whoever follows it."""
+    """One running answer, which goes on while the page is reloaded: its views are made once, for all pages that follow it."""
 
-    def __init__(self, session: str, message_id: str, conversation_id: str) -> None:
-        """session: of the browser tab that asked."""
-        self.session = session
-        self.id = message_id
-        self.conversation_id = conversation_id
-        self.stopped = False
-        self.cancel: Callable[[], None] | None = None  # ends the answer's stream; None before there is one
-        self.value: dict[str, Any] = {}  # the latest view
-        self.ended: float | None = None  # when, by time.monotonic
-        self._version = 0
-        self._changed = threading.Condition()
+    session: str  # of the browser tab that asked
+    id: str  # of the answer's message, too
+    conversation_id: str
+    stopped: bool = False
+    cancel: Callable[[], None] | None = None  # ends the answer's stream; None before there is one
+    value: dict[str, Any] = field(default_factory=dict)  # the latest view
+    ended: float | None = None  # when, by time.monotonic
+    _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def show(self, value: dict[str, Any], ended: bool = False) -> None:
         with self._changed:
-            self.value, self._version = value, self._version + 1
+            self.value = value
             if ended:
                 self.ended = time.monotonic()
             self._changed.notify_all()
 
     def follow(self) -> Iterator[dict[str, Any]]:
         """Yield the latest view, and each new one until the answer has ended. Views that come too fast are left out."""
-        seen = -1
+        value = None
         while True:
             with self._changed:
-                while self._version == seen and self.ended is None:
+                while self.value is value and self.ended is None:
                     self._changed.wait()
-                value, is_last, seen = self.value, self.ended is not None, self._version
+                value, is_last = self.value, self.ended is not None
             yield value
             if is_last:
                 return
@@ -124,10 +123,10 @@ class GenerationSettings:
     """The settings of one question."""
 
     params: SamplingParams
-    thinking: bool = False
-    tools: Sequence[Tool] = ()
-    stop_loops: bool = False  # end an answer that repeats itself
-    model: str = ""  # its name, for reports
+    thinking: bool
+    tools: Sequence[Tool]
+    stop_loops: bool  # end an answer that repeats itself
+    model: str  # its name, for reports
 
 
 def answer(
@@ -143,96 +142,64 @@ def answer(
     Functions that the model calls are run, and it is asked again with their results. `keep` is called with the run's id and the
     recording of the answer.
     """
-    message = Message("assistant", "", id=run.id)
-    for left in reversed(range(MOST_CALLS)):
-        yield from _round(service, conversation, message, settings, run, keep, can_call=left > 0 and not run.stopped)
-        if message.finish != "calls":
-            break
-    yield message
-
-
-def _round(
-    service: Service,
-    conversation: Conversation,
-    message: Message,
-    settings: GenerationSettings,
-    run: Run,
-    keep: Callable[[str, Recording, SamplingParams], None],
-    can_call: bool,
-) -> Iterator[Message]:
-    """Let the model write until it ends its answer or calls functions, which sets finish to "calls"."""
-    llm = service.llm
-    prompt = llm.chat_token_ids(
-        conversation.for_model(), settings.thinking, [tool.schema() for tool in settings.tools] or None
-    )
+    llm, message = service.llm, Message("assistant", "", id=run.id)
+    schemas = [tool.schema() for tool in settings.tools]
     most = MOST_RECORDED // row_bytes(llm.config.num_hidden_layers, llm.config.index_topk)
-    stream = service.stream(prompt, settings.params, most)
-    message.numbers = {"prompt_tokens": len(prompt)}
-    message.finish = ""
-    if settings.params.seed is not None:
-        message.numbers["seed"] = settings.params.seed
-    if conversation.messages[-1] is not message:
-        conversation.messages.append(message)
-    recording = llm.recorder.begin(prompt, settings.params, MOST_RECORDED)
-    run.cancel = lambda: service.cancel(stream.request_id)
-    if run.stopped:  # before there was anything to cancel
-        run.cancel()
-    writer = _MessageWriter(message, settings, recording)
-    try:
-        yield message
-        delta = None
-        while delta is None or delta.finish_reason is None:
-            delta = stream.poll(PROGRESS_INTERVAL)
-            if delta is None:  # the prompt is being read, or the queue is long
-                if writer.read(stream.computed):
+    for left in reversed(range(MOST_CALLS)):
+        prompt = llm.chat_token_ids(conversation.for_model(), settings.thinking, schemas or None)
+        stream = service.stream(prompt, settings.params, most)
+        run.cancel = partial(service.cancel, stream.request_id)
+        if run.stopped:  # before there was anything to cancel
+            run.cancel()
+        seed = {} if settings.params.seed is None else {"seed": settings.params.seed}
+        message.finish, message.numbers = "", {"prompt_tokens": len(prompt), **seed}
+        if conversation.messages[-1] is not message:
+            conversation.messages.append(message)
+        recording = llm.recorder.begin(prompt, settings.params, MOST_RECORDED)
+        writer = _MessageWriter(message, settings, recording)
+        try:
+            yield message
+            delta = None
+            while delta is None or delta.finish_reason is None:
+                delta = stream.poll(PROGRESS_INTERVAL)
+                # None while the prompt is read, or the queue is long.
+                if writer.read(stream.computed) if delta is None else writer.push(delta):
                     yield message
-            elif writer.push(delta):
-                yield message
-            if writer.repeats and not writer.is_cut:
-                writer.is_cut = True
-                run.cancel()
-    finally:
-        stream.close()
-        calls = writer.finish(run.stopped)
-        if recording.count:
-            llm.recorder.label(recording)
-            recording.about = {**recording.about, "model": settings.model}
-            message.run = run.id
-            keep(run.id, recording, settings.params)
-            _describe(message, recording)
-    if calls and can_call and settings.tools:
+                if writer.repeats:
+                    run.cancel()
+        finally:
+            stream.close()
+            calls = writer.finish(run.stopped)
+            if recording.count:
+                llm.recorder.label(recording)
+                recording.about = {**recording.about, "model": settings.model}
+                message.run = run.id
+                keep(run.id, recording, settings.params)
+                message.numbers["recorded_tokens"] = recording.count
+                if recording.story is not None and recording.is_quoted:
+                    back = len(prompt) + recording.story.token - recording.story.passage[0]
+                    message.numbers["found_back"] = back
+        if not (calls and left and settings.tools):
+            break
         message.calls += [
-            {
-                "name": each.name,
-                "arguments": each.arguments,
-                "result": call_tool(settings.tools, each.name, each.arguments),
-            }
+            {"name": each.name, "arguments": each.arguments, "result": call_tool(settings.tools, each)}
             for each in calls
         ]
-        message.content, message.finish = "", "calls"
-
-
-def _describe(message: Message, recording: Recording) -> None:
-    """Note what was recorded, and how far back the answer was found."""
-    message.numbers["recorded_tokens"] = recording.count
-    story = recording.story
-    if story is not None and recording.is_quoted:
-        message.numbers["found_back"] = len(recording.prompt) + story.token - story.passage[0]
+        message.content = ""
+    yield message
 
 
 class _MessageWriter:
     """Writes deltas into the message, with its measurements."""
 
     def __init__(self, message: Message, settings: GenerationSettings, recording: Recording) -> None:
-        self._message = message
+        self._message, self._settings = message, settings
         self._recording = recording
         self._parser = AnswerParser(settings.thinking, [tool.schema() for tool in settings.tools])
-        self._has_tools = bool(settings.tools)
-        self._stop_loops = settings.stop_loops
         self._written: list[int] = []  # the latest tokens
         self._texts = ["", message.reasoning]  # content and reasoning with their marks
         self._calls: list[ToolCall] = []
-        self.repeats = self.is_cut = False
+        self.repeats = False
         # Times by time.perf_counter; 0 stands for "not yet".
         self._started = time.perf_counter()
         self._first_token = self._last_token = 0.0
@@ -249,7 +216,7 @@ class _MessageWriter:
             self._last_token = now
             self._tokens += len(delta.token_ids)
             self._written = [*self._written, *delta.token_ids][-3 * LONGEST_LOOP :]
-            self.repeats = self.repeats or (self._stop_loops and is_loop(self._written))
+            self.repeats = self.repeats or (self._settings.stop_loops and is_loop(self._written))
         for token in delta.token_ids:
             self._recording.add(token, delta.selection)
         if delta.text:
@@ -280,7 +247,7 @@ class _MessageWriter:
         self._add(self._parser.finish(is_cut=stopped or self._message.finish != "stop"))
         self._end_thinking()
         self._measure()
-        if self.is_cut:
+        if self.repeats:
             self._message.finish = "loop"
         elif stopped or not self._message.finish:
             self._message.finish = "abort"
@@ -291,7 +258,7 @@ class _MessageWriter:
             self._end_thinking()
         self._calls += delta.tool_calls
         calls = "".join(f"\n\n```json\n{call.name}({call.arguments})\n```\n" for call in delta.tool_calls)
-        self._texts[0] += delta.content + ("" if self._has_tools else calls)
+        self._texts[0] += delta.content + ("" if self._settings.tools else calls)
         self._texts[1] += delta.reasoning_content
         self._message.content, self._message.reasoning = (_MARKS.sub("", text) for text in self._texts)
 

@@ -38,12 +38,10 @@ class Message:
     branch: int = 0
     reasoning: str = ""
     numbers: dict[str, float] = field(default_factory=dict)  # measurements, by the names in _NUMBERS
-    calls: list[dict[str, str]] = field(
-        default_factory=list
-    )  # {name, arguments, result} of functions, before the answer
-    finish: str = (
-        ""  # the finish reason, "loop" or "lost" (the server ended before the answer); "" while the answer grows
-    )
+    # {name, arguments, result} of the functions that were called before the answer.
+    calls: list[dict[str, str]] = field(default_factory=list)
+    # The finish reason, "loop" or "lost" (the server ended before the answer); "" while the answer grows.
+    finish: str = ""
     error: str = ""  # one line, shown in place of the missing answer
     run: str = ""  # id of the answer's recording; "" if it was not recorded
 
@@ -85,24 +83,17 @@ class Conversation:
         if value.get("format", FORMAT) != FORMAT or value.get("version", VERSION) != VERSION:
             found = f"{value.get('format')!r:.50}, version {value.get('version')!r:.20}"
             raise ValueError(f"format is {found}; expected {FORMAT!r}, version {VERSION}")
-        messages = value.get("messages", [])
-        if not isinstance(messages, list) or len(messages) > MAX_MESSAGES:
-            raise ValueError(f"messages is {_size(messages)}; expected a list of at most {MAX_MESSAGES}")
+        messages = _list(value, "messages", "conversation", MAX_MESSAGES)
         conversation = cls(
             id=_identifier(value, "id") or new_id(),
             title=_text(value, "title")[:200],
             system=_text(value, "system"),
             messages=[_message(index, message) for index, message in enumerate(messages)],
         )
-        if conversation.characters > MAX_CHARACTERS:
-            raise ValueError(
-                f"conversation has {conversation.characters:,} characters; expected at most {MAX_CHARACTERS:,}"
-            )
+        characters = len(conversation.system) + sum(message.characters for message in conversation.messages)
+        if characters > MAX_CHARACTERS:
+            raise ValueError(f"conversation has {characters:,} characters; expected at most {MAX_CHARACTERS:,}")
         return conversation
-
-    @property
-    def characters(self) -> int:
-        return len(self.system) + sum(message.characters for message in self.messages)
 
     def replace(self, place: int, messages: list[Message]) -> None:
         """Put these messages in place of the turn at `place` and all that follow, which become a branch."""
@@ -211,9 +202,6 @@ def _text(value: Mapping[str, Any], key: str, owner: str = "conversation") -> st
 def _list(value: Mapping[str, Any], key: str, owner: str, most: int = MAX_FILES) -> list[Any]:
     items = value.get(key, [])
     if not isinstance(items, list) or len(items) > most:
-        raise ValueError(f"{owner}.{key} is {_size(items)}; expected a list of at most {most}")
+        size = f"a list of {len(items)}" if isinstance(items, list) else f"a {type(items).__name__}"
+        raise ValueError(f"{owner}.{key} is {size}; expected a list of at most {most}")
     return items
-
-
-def _size(value: Any) -> str:
-    return f"a list of {len(value)}" if isinstance(value, list) else f"a {type(value).__name__}"

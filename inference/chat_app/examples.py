@@ -14,14 +14,10 @@ class Example:
     conversation: Conversation  # its last message is the question
     thinking: bool = False  # the question needs two facts, so it is answered after a thought
 
-    @property
-    def is_long(self) -> bool:
-        """Tell whether it brings more text than a person would type."""
-        return sum(len(message.content) for message in self.conversation.messages) > 1_000
-
     def summary(self) -> dict[str, str]:
-        """The card: its title, the question, and what it brings."""
-        return {"title": self.title, "hint": self.hint, "brings": "brings a long example" if self.is_long else ""}
+        """The card: its title, the question, and whether it brings more text than a person would type."""
+        is_long = sum(len(message.content) for message in self.conversation.messages) > 1_000
+        return {"title": self.title, "hint": self.hint, "brings": "brings a long example" if is_long else ""}
 
 
 @cache

@@ -4,9 +4,9 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ...model.selection_policy import SelectionPolicy, Span
 from ..completion import Completion
@@ -15,6 +15,7 @@ from ..recording import Recording
 from ..report.page import html_page
 from ..server.service.service import Busy, Service
 
+T = TypeVar("T")
 BUDGET = 512 << 20  # bytes of all recordings together
 
 
@@ -33,9 +34,6 @@ class Recordings:
             while len(self._recordings) > 1 and sum(r.bytes for r, _ in self._recordings.values()) > self._budget:
                 self._recordings.popitem(last=False)
 
-    def __len__(self) -> int:
-        return len(self._recordings)
-
     def find(self, run_id: Any) -> tuple[Recording, SamplingParams] | None:
         with self._lock:
             if not isinstance(run_id, str) or run_id not in self._recordings:
@@ -46,30 +44,25 @@ class Recordings:
     # The page calls the methods below. They return None for a recording that is not, or no longer, in memory.
 
     def header(self, run_id: Any) -> dict[str, Any] | None:
-        recording = self._get(run_id)
-        return recording.header() if recording else None
+        return self._part(run_id, Recording.header)
 
     def totals(self, run_id: Any) -> dict[str, Any] | None:
-        recording = self._get(run_id)
-        return recording.totals() if recording else None
+        return self._part(run_id, Recording.totals)
 
     def selection(self, run_and_index: Any) -> dict[str, Any] | None:
         """Return the selection of one answer token. `run_and_index`: [run id, index of the token in the answer]."""
-        if not isinstance(run_and_index, list) or len(run_and_index) != 2 or not isinstance(run_and_index[1], int):
-            return None
-        recording = self._get(run_and_index[0])
-        if recording is None or not 0 <= run_and_index[1] < recording.count:
-            return None
-        return recording.selection(run_and_index[1])
+        match run_and_index:
+            case [run_id, int(index)]:
+                return self._part(run_id, lambda found: found.selection(index) if 0 <= index < found.count else None)
+        return None
 
     def report(self, run_id: Any) -> str | None:
         """Return the recording as a page of one file, the same as the command line's."""
-        recording = self._get(run_id)
-        return html_page(recording) if recording else None
+        return self._part(run_id, html_page)
 
-    def _get(self, run_id: Any) -> Recording | None:
+    def _part(self, run_id: Any, part: Callable[[Recording], T]) -> T | None:
         found = self.find(run_id)
-        return found[0] if found else None
+        return part(found[0]) if found else None
 
 
 log = logging.getLogger(__name__)

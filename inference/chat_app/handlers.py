@@ -9,7 +9,6 @@ import logging
 import secrets
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -61,21 +60,21 @@ class Handlers:
         except ValueError as error:
             yield _notice(error), gr.skip(), gr.skip()
             return
-        yield from self._answer(value, conversation, text, settings, request)
+        yield from self._answer(conversation, text, settings, request)
 
     def retry(
-        self, request: gr.Request, event: gr.EventData, value: Value, text: str, files: Any, system: str, *settings: Any
+        self, request: gr.Request, event: gr.EventData, value: Value, system: str, *settings: Any
     ) -> Iterator[Update]:
-        """Answer a user's turn again; what followed becomes a branch. In the event: `text`, an edited question; `seed`, in place of
-        the setting, to sample the same answer again; `thinking`, to think first; `pad`, to put a page of text before the
-        question."""
+        """Answer a user's turn again; what followed becomes a branch.
+
+        In the event: `text`, an edited question; `thinking`, to think first; `pad`, to put a page of text before the question.
+        """
         data = event._data or {}
         try:
             conversation = _conversation(value)
-            place = int(data.get("index", -1))
-            while place >= 0 and conversation.messages[place].role != "user":
-                place -= 1
-            if not 0 <= place < len(conversation.messages):
+            upto = conversation.messages[: int(data.get("index", -1)) + 1]
+            place = max((i for i, message in enumerate(upto) if message.role == "user"), default=-1)
+            if place < 0:
                 return
             question = conversation.messages[place]
             text_now = data["text"] if isinstance(data.get("text"), str) else question.content
@@ -85,15 +84,12 @@ class Handlers:
             conversation.replace(place, [*page, Message("user", text_now, new_id(), question.files)])
             conversation.system = system or ""
             self._check_length(conversation, settings)
-        except (ValueError, IndexError, TypeError) as error:
+        except (ValueError, TypeError) as error:
             yield _notice(error), gr.skip(), gr.skip()
             return
-        seed = data.get("seed")
-        if isinstance(seed, int):
-            settings = (*settings[:4], str(seed), *settings[5:])
         if data.get("thinking") is True:
             settings = (True, *settings[1:])
-        yield from self._answer(value, conversation, None, settings, request)
+        yield from self._answer(conversation, None, settings, request)
 
     def example(self, request: gr.Request, event: gr.EventData, value: Value, *settings: Any) -> Iterator[Update]:
         """Copy an example conversation and answer its last question."""
@@ -103,7 +99,7 @@ class Handlers:
             return
         conversation = Conversation.from_json(chosen[index].conversation.to_json() | {"id": new_id()})
         thinking, *others = settings
-        yield from self._answer(value, conversation, "", (thinking or chosen[index].thinking, *others), request)
+        yield from self._answer(conversation, "", (thinking or chosen[index].thinking, *others), request)
 
     def settings(self, event: gr.EventData) -> Any:
         """Give the controls the values that they had before the page was reloaded: those of `settings`, in the page's order."""
@@ -181,7 +177,7 @@ class Handlers:
         raise ValueError(f"{subject} {count:,} tokens; the model reads at most {room:,}.")
 
     def _answer(
-        self, value: Value, conversation: Conversation, text: str | None, settings: tuple[Any, ...], request: gr.Request
+        self, conversation: Conversation, text: str | None, settings: tuple[Any, ...], request: gr.Request
     ) -> Iterator[Update]:
         """Yield views of the growing answer. `text` None leaves the text box and the files; any other value empties both."""
         run = Run(request.session_hash or "", new_id(), conversation.id)
@@ -195,10 +191,9 @@ class Handlers:
             cleared = gr.skip(), gr.skip()
 
     def _work(self, run: Run, conversation: Conversation, settings: tuple[Any, ...]) -> None:
-        """Compute an answer, whoever follows it."""
+        """Compute an answer, whether or not a page follows it."""
         try:
-            generation = replace(_generation_settings(settings), stop_loops=self.is_demo, model=self.model)
-            for _ in answer(self.service, conversation, generation, run, self.recordings.keep):
+            for _ in answer(self.service, conversation, self._settings(settings), run, self.recordings.keep):
                 run.show(self._value(conversation, run.id))
         except Exception as error:
             is_public = isinstance(error, ValueError | Busy)
@@ -210,6 +205,20 @@ class Handlers:
             conversation.messages[-1].finish = "error"
         finally:
             run.show(self._value(conversation), ended=True)
+
+    def _settings(self, values: tuple[Any, ...]) -> GenerationSettings:
+        """Read the values of the page's controls, in their order. ValueError for a value out of range."""
+        thinking, temperature, top_p, max_tokens, seed, tools = values
+        text = str(seed or "").strip()
+        if text and not text.isdecimal():
+            raise ValueError(f"seed is {text!r}; expected a whole number, or nothing for a new seed each time")
+        params = SamplingParams(
+            temperature=float(temperature),
+            top_p=float(top_p),
+            max_tokens=int(max_tokens),
+            seed=int(text) if text else secrets.randbelow(MAX_SEED),
+        )
+        return GenerationSettings(params, bool(thinking), chosen_tools(tools), self.is_demo, self.model)
 
     def _value(self, conversation: Conversation, running: str | None = None) -> Value:
         """Make the log's value. Its HTML always comes from the texts; HTML from a page is never shown."""
@@ -254,18 +263,3 @@ def _conversation(value: Any) -> Conversation:
 def _user_message(text: str, files: Any) -> Message:
     message = {"role": "user", "id": new_id(), "content": text or "", "files": files or []}
     return Conversation.from_json({"messages": [message]}).messages[0]
-
-
-def _generation_settings(settings: tuple[Any, ...]) -> GenerationSettings:
-    """Read the values of the page's controls, in their order. ValueError for a value out of range."""
-    thinking, temperature, top_p, max_tokens, seed, tools = settings
-    text = str(seed or "").strip()
-    if text and not text.isdecimal():
-        raise ValueError(f"seed is {text!r}; expected a whole number, or nothing for a new seed each time")
-    params = SamplingParams(
-        temperature=float(temperature),
-        top_p=float(top_p),
-        max_tokens=int(max_tokens),
-        seed=int(text) if text else secrets.randbelow(MAX_SEED),
-    )
-    return GenerationSettings(params, bool(thinking), chosen_tools(tools))

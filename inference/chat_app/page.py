@@ -8,7 +8,7 @@ from typing import Any
 
 import gradio as gr
 
-from ..report.page import inspector_script, inspector_style
+from ..report.page import inspector_style, script
 from .examples import examples
 from .handlers import Handlers
 from .tools import TOOLS
@@ -67,7 +67,7 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
                 log = gr.HTML(
                     handlers.empty(),
                     html_template=_read("log.html").replace("ABOUT", ABOUT_DEMO if handlers.is_demo else ""),
-                    js_on_load=_script("store.js", "log.js", "turns.js", "shell.js"),
+                    js_on_load=_script("store.js", "log.js", "turns.js", "shell.js", library=script("dom.js")),
                     apply_default_css=False,
                     elem_id="dsa-log",
                     examples=[example.summary() for example in examples(limit)],
@@ -76,7 +76,7 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
                     files = gr.HTML(
                         [],
                         html_template='<div class="files"></div>',
-                        js_on_load=_script("files.js"),
+                        js_on_load=_script("files.js", library=script("dom.js")),
                         apply_default_css=False,
                         elem_id="dsa-files",
                         server_functions=[_function(handlers.count_tokens)],
@@ -94,7 +94,7 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
             with gr.Column(elem_id="dsa-inspector", min_width=0):
                 gr.HTML(
                     html_template=_read("inspector.html"),
-                    js_on_load=_script("shade.js", "panel.js", library=inspector_script()),
+                    js_on_load=_script("shade.js", "panel.js", library=script()),
                     apply_default_css=False,
                     server_functions=[
                         _function(method)
@@ -110,7 +110,7 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
         for trigger in (text.submit, send.click):
             # "multiple": while an answer is written in one conversation, another one can ask.
             trigger(handlers.send, [log, text, files, system, *settings], outputs, trigger_mode="multiple", **once)
-        log.retry(handlers.retry, [log, text, files, system, *settings], outputs, **once)
+        log.retry(handlers.retry, [log, system, *settings], outputs, **once)
         log.example(handlers.example, [log, *settings], outputs, **once)
         log.resume(handlers.resume, None, log, trigger_mode="multiple", **once)
         log.restore(handlers.restore, None, [log, system], trigger_mode="multiple", **unqueued)

@@ -4,93 +4,15 @@ import json
 import logging
 import re
 import secrets
-from collections.abc import MutableMapping
 from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from ..server.api.errors import ApiError
 
 log = logging.getLogger(__name__)
-
-
-class ChatRoute(BaseRoute):
-    """The chat's mount, restricted to the paths that the chat serves."""
-
-    def __init__(self, mount: BaseRoute) -> None:
-        self._chat = mount
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        if scope["type"] == "http" and not SERVED.fullmatch(scope["path"]):
-            return Match.NONE, {}
-        return self._chat.matches(scope)
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await ForeignErrors(self._chat.handle)(scope, receive, send)
-
-
-class ForeignErrors:
-    """ASGI middleware: a response of an error gets OpenAI's shape, next to its own `detail`.
-
-    The application reads headers, ids and values without checking them, so its 422, its 500 and its early exceptions become 400.
-    The chat's handlers report their own failures.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        has_started = False
-        error: Message | None = None
-        body = b""
-
-        async def translated(message: Message) -> None:
-            nonlocal has_started, error, body
-            if message["type"] == "http.response.start" and message["status"] >= 400:
-                error = message
-            elif error is not None:
-                body += message.get("body", b"")
-            else:
-                has_started = True
-                await send(message)
-
-        try:
-            await self._app(scope, receive, translated)
-        except Exception as failure:
-            if has_started:
-                raise
-            log.warning("the chat cannot serve a request to %s: %s", scope["path"][:100], type(failure).__name__)
-            error = error or {"status": 400, "headers": []}
-        if error is not None:
-            status = 400 if error["status"] in (422, 500) else error["status"]
-            await _send_error(status, _detail(body), dict(error["headers"]), send)
-
-
-async def _send_error(status: int, detail: Any, headers: dict[bytes, bytes], send: Send) -> None:
-    reason = f": {detail[:200]}" if isinstance(detail, str) else ""
-    body = ApiError(status, f"the chat cannot serve this request{reason}").body() | {"detail": detail}
-    content = json.dumps(body).encode()
-    kept = {
-        name: value
-        for name, value in headers.items()
-        if name not in (b"content-length", b"content-type", b"content-encoding")
-    }
-    kept |= {b"content-type": b"application/json", b"content-length": str(len(content)).encode()}
-    if status == 503:
-        kept[b"retry-after"] = b"1"
-    await send({"type": "http.response.start", "status": status, "headers": list(kept.items())})
-    await send({"type": "http.response.body", "body": content})
-
-
-def _detail(body: bytes) -> Any:
-    try:
-        value = json.loads(body)
-    except ValueError:
-        return body.decode("utf-8", "replace")[:200]
-    return value.get("detail") if isinstance(value, dict) else None
-
 
 # gradio compiles its event handlers in the page, which needs unsafe-eval. Everything is loaded only from this server.
 HEADERS = {
@@ -114,47 +36,76 @@ SERVED = re.compile(
 UNCHECKED_LOOKUP = "/gradio_api/component_server"
 
 
-class Policy:
-    """Wraps gradio's application: adds HEADERS to every response and answers 404 to routes that are not SERVED."""
+class ChatRoute(BaseRoute):
+    """The chat's mount: only SERVED, with HEADERS. An error gets OpenAI's shape, next to its own `detail`.
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-        # With it a page notices that its server was started anew.
-        self._headers = {**HEADERS, "x-process": secrets.token_hex(8)}
+    gradio reads headers, ids and values without checking them, so its 422, its 500 and its early exceptions become 400.
+    The chat's handlers report their own failures.
+    """
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            if scope["type"] == "lifespan":
-                await self.app(scope, receive, send)
-            return
+    def __init__(self, mount: BaseRoute) -> None:
+        self._chat = mount
+        # With x-process a page notices that its server was started anew.
+        headers = {**HEADERS, "x-process": secrets.token_hex(8)}
+        self._headers = {name.encode(): value.encode() for name, value in headers.items()}
 
-        path = scope["path"].removeprefix(scope.get("root_path", "")) or "/"
-        is_lookup = path.rstrip("/") == UNCHECKED_LOOKUP
-        started = False
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if scope["type"] != "http" or not SERVED.fullmatch(scope["path"]):
+            return Match.NONE, {}
+        return self._chat.matches(scope)
 
-        async def send_with_headers(message: MutableMapping[str, Any]) -> None:
-            nonlocal started
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_started = False
+        error: Message | None = None
+        body = b""
+
+        async def translated(message: Message) -> None:
+            nonlocal has_started, error, body
             if message["type"] == "http.response.start":
-                started = True
-                theirs = [
-                    (name, value) for name, value in message.get("headers", []) if name.decode().lower() not in HEADERS
-                ]
-                ours = [(name.encode(), value.encode()) for name, value in self._headers.items()]
-                status = 404 if is_lookup and message["status"] == 500 else message["status"]
-                message = {**message, "status": status, "headers": [*theirs, *ours]}
-            await send(message)
+                theirs = [(name, value) for name, value in message["headers"] if name.lower() not in self._headers]
+                message = {**message, "headers": [*theirs, *self._headers.items()]}
+                if message["status"] >= 400:
+                    error = message
+                    return
+            if error is not None:
+                body += message.get("body", b"")
+            else:
+                has_started = True
+                await send(message)
 
-        if not SERVED.fullmatch(path):
-            await send_with_headers({"type": "http.response.start", "status": 404, "headers": []})
-            await send({"type": "http.response.body", "body": b"not found"})
-            return
         try:
-            await self.app(scope, receive, send_with_headers)
-        except KeyError:
-            if not is_lookup:
-                raise
-        except RuntimeError as error:
+            await self._chat.handle(scope, receive, translated)
+        except Exception as failure:
             # For an unknown session, gradio sends an event that says so, and then raises.
-            if not started or not isinstance(error.__cause__, HTTPException):
+            if has_started and isinstance(failure.__cause__, HTTPException):
+                await send({"type": "http.response.body", "body": b""})
+                return
+            if has_started:
                 raise
-            await send({"type": "http.response.body", "body": b""})
+            log.warning("the chat cannot serve a request to %s: %s", scope["path"][:100], type(failure).__name__)
+            error = error or {"status": 400, "headers": self._headers.items()}
+        if error is not None:
+            status: int = error["status"]
+            if status in (422, 500):
+                status = 404 if scope["path"].rstrip("/") == UNCHECKED_LOOKUP else 400
+            await _send_error(status, _detail(body), dict(error["headers"]), send)
+
+
+async def _send_error(status: int, detail: Any, headers: dict[bytes, bytes], send: Send) -> None:
+    reason = f": {detail[:200]}" if isinstance(detail, str) else ""
+    body = ApiError(status, f"the chat cannot serve this request{reason}").body() | {"detail": detail}
+    content = json.dumps(body).encode()
+    headers.pop(b"content-encoding", None)
+    headers |= {b"content-type": b"application/json", b"content-length": str(len(content)).encode()}
+    if status == 503:
+        headers[b"retry-after"] = b"1"
+    await send({"type": "http.response.start", "status": status, "headers": list(headers.items())})
+    await send({"type": "http.response.body", "body": content})
+
+
+def _detail(body: bytes) -> Any:
+    try:
+        value = json.loads(body)
+    except ValueError:
+        return body.decode("utf-8", "replace")[:200]
+    return value.get("detail") if isinstance(value, dict) else None

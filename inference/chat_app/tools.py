@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from decimal import Decimal, DivisionByZero, InvalidOperation
 from typing import Any
 
+from ..text.dsml import ToolCall
+
 WEATHER = {
     "berlin": "11 degrees, cloudy",
     "cairo": "31 degrees, sunny",
@@ -69,13 +71,13 @@ def chosen_tools(titles: Any) -> list[Tool]:
     return [tool for tool in TOOLS if isinstance(titles, Sequence) and tool.title in titles]
 
 
-def call_tool(tools: Sequence[Tool], name: str, arguments: str) -> str:
+def call_tool(tools: Sequence[Tool], call: ToolCall) -> str:
     """Run a function that the model calls; a call that cannot be run is told so."""
-    tool = next((tool for tool in tools if tool.name == name), None)
+    tool = next((tool for tool in tools if tool.name == call.name), None)
     if tool is None:
-        return f"no function is called {name}"
+        return f"no function is called {call.name}"
     try:
-        values = json.loads(arguments)
+        values = json.loads(call.arguments)
     except ValueError:
         values = None
     value = values.get(tool.parameter) if isinstance(values, Mapping) else None

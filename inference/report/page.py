@@ -10,6 +10,7 @@ from ..recording import Recording
 STATIC = Path(__file__).resolve().parent / "static"
 # Concatenated in this order into one scope.
 SCRIPTS = (
+    "dom.js",
     "inspector_text.js",
     "inspector_steps.js",
     "inspector_plots.js",
@@ -29,9 +30,9 @@ PAGE = """<!doctype html>
 """
 
 
-def inspector_script() -> str:
-    """JavaScript that defines mountInspector and mountReport."""
-    return "\n".join((STATIC / name).read_text(encoding="utf-8") for name in SCRIPTS)
+def script(*names: str) -> str:
+    """These of SCRIPTS, by default all: JavaScript that defines mountInspector and mountReport."""
+    return "\n".join((STATIC / name).read_text(encoding="utf-8") for name in names or SCRIPTS)
 
 
 def inspector_style() -> str:
@@ -48,7 +49,7 @@ def html_page(recording: Recording) -> str:
     }
     return PAGE.format(
         style=inspector_style(),
-        script=inspector_script(),
+        script=script(),
         data=json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
     )
 
@@ -56,9 +57,8 @@ def html_page(recording: Recording) -> str:
 def notebook_frame(recording: Recording, height: int = 900) -> str:
     """The page as a frame for the output of a notebook's cell, with its own styles and scripts."""
     page = escape(html_page(recording), quote=True)
-    return (
-        f'<iframe srcdoc="{page}" sandbox="allow-scripts" style="width: 100%; height: {height}px; border: 0"></iframe>'
-    )
+    style = f"width: 100%; height: {height}px; border: 0"
+    return f'<iframe srcdoc="{page}" sandbox="allow-scripts" style="{style}"></iframe>'
 
 
 def write_report(path: Path, recordings: Sequence[Recording]) -> None:

@@ -16,11 +16,7 @@ import torch.nn.functional as F
 from ..reference.linear import linear as packed_linear
 
 SIZES = (64, 16, 4)  # rows of a block: 4 for decoding; a row of 64 takes about as long as one of 2,048
-SMALLEST = (
-    4,
-    8,
-    16,
-)  # tried in this order; MKL 2024.2 gives blocks of 1, 2 and 3 rows other bits than all multiples of 4
+SMALLEST = (4, 8, 16)  # tried in this order; MKL 2024.2 gives blocks of 1 to 3 rows other bits than all multiples of 4
 PACKED_SIZES = (1, 2, 3, 4, 7, 16, 33, 64, 256, 1024)  # rows of the batches that `packed_rows` compares
 PACKED_WEIGHT = 1 << 20  # elements of a weight; with larger ones the last two are left out
 HEAD_ROWS = 16  # rows of products over the heads of one token

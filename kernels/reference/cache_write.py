@@ -1,8 +1,5 @@
 """Writes to and reads from the paged caches, in plain PyTorch. uint8 caches have the FP8 byte layouts of kernels/cache_write.py."""
 
-from collections.abc import Callable
-from functools import partial
-
 import torch
 
 from ..types import Stamp
@@ -64,8 +61,7 @@ def split_pages(cache: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return keys.unflatten(1, (size, record - 4)), scales.unflatten(1, (size, 4))
 
 
-def by_rotation(
-    rotate: Callable[..., tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]],
+def write_index_cache(
     keys: torch.Tensor,
     cos: torch.Tensor,
     sin: torch.Tensor,
@@ -74,20 +70,21 @@ def by_rotation(
     interleaved: bool,
     stamp: Stamp | None,
 ) -> None:
-    """`write_index_cache` by this implementation of `rotate_quantize`."""
     if stamp is not None:
         stamp.column.index_copy_(0, slots, stamp.values)
     if cache.dtype != torch.uint8:
         cache.view(-1, cache.shape[-1])[slots] = rotate_index(keys, cos, sin, interleaved).to(cache.dtype)
         return
-    values, scales, _ = rotate(keys, cos, sin, interleaved, True, None)
+    values, scales, _ = rotate_quantize(keys, cos, sin, interleaved, True, None)
+    store_index_keys(values, scales, cache, slots)
+
+
+def store_index_keys(values: torch.Tensor, scales: torch.Tensor, cache: torch.Tensor, slots: torch.Tensor) -> None:
+    """Write e4m3 keys [T, D] and their scales fp32 [T, 1] to a uint8 index cache."""
     page, offset = slots // cache.shape[1], slots % cache.shape[1]
     page_keys, page_scales = split_pages(cache)
     page_keys[page, offset] = _bytes(values)
     page_scales[page, offset] = _bytes(scales)
-
-
-write_index_cache = partial(by_rotation, rotate_quantize)
 
 
 def gather_index_keys(cache: torch.Tensor, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:

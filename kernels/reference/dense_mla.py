@@ -44,11 +44,8 @@ def _causal(
         allowed = (
             positions[:seen] <= positions[keys - tokens + start : seen, None] if mask is None else mask[rows, :seen]
         )
-        blocks.append(
-            F.scaled_dot_product_attention(
-                q[:, :, rows], k[:, :, :seen], v[:, :, :seen], attn_mask=allowed, scale=softmax_scale
-            )
-        )
+        operands = q[:, :, rows], k[:, :, :seen], v[:, :, :seen]
+        blocks.append(F.scaled_dot_product_attention(*operands, attn_mask=allowed, scale=softmax_scale))
     return torch.cat(blocks, 2)
 
 

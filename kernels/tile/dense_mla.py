@@ -81,11 +81,8 @@ def dense_mla_decode(
     results = out.view(batch, rows, value_dim)
     if parts > 1:
         results = torch.empty(batch * parts, rows, value_dim, dtype=torch.float32, device=q.device)
-    lengths, unused = (
-        cache_seqlens.clamp(max=block_table.shape[1] * page),
-        scores[0, 0],
-    )  # the kernel reads the table unchecked
-    kernel(queries, keys, block_table, lengths, unused, results, *scores, softmax_scale, parts, page, fresh)
+    lengths = cache_seqlens.clamp(max=block_table.shape[1] * page)  # the kernel reads the table unchecked
+    kernel(queries, keys, block_table, lengths, scores[0, 0], results, *scores, softmax_scale, parts, page, fresh)
     if parts > 1:
         partial = results.view(batch, parts, rows, value_dim)
         target = out.view(batch, rows, value_dim)

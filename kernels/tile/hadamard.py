@@ -234,15 +234,8 @@ def rotate_quantize(
         aligned = in_pieces(rows, width)
         rope, weighs = 2 * cos.shape[1], weights is not None
         kernel = rotate_quantize_kernel(dtype_name(x.dtype), width, rope, interleaved, aligned, ue8m0, weighs)
-        kernel(
-            flat(rows),
-            cos.reshape(-1),
-            sin.reshape(-1),
-            values.view(-1),
-            scales.view(-1, scales.shape[2]),
-            scales.view(-1) if weights is None else weights.reshape(-1),
-            scales.view(-1) if weighted is None else weighted.view(-1),
-            heads,
-            rows.stride(0) // (PIECE if aligned else 1),
-        )
+        inputs, results = (flat(rows), cos.reshape(-1), sin.reshape(-1)), (values.view(-1), scales.flatten(0, 1))
+        unused = scales.view(-1)
+        both = (unused, unused) if weights is None or weighted is None else (weights.reshape(-1), weighted.view(-1))
+        kernel(*inputs, *results, *both, heads, rows.stride(0) // (PIECE if aligned else 1))
     return values, scales, weighted

@@ -139,15 +139,9 @@ def indexer_logits(given: IndexerOperands) -> torch.Tensor:
     if padded != heads:
         q, weights = _pad(q, padded), F.pad(weights, (0, padded - heads))
     out = torch.empty(rows, k.shape[0], dtype=torch.float32, device=q.device)
-    ragged(padded, _name(q.dtype))(
-        q.contiguous().view(-1, WIDTH),
-        k.contiguous(),
-        weights.new_empty(k.shape[0]) if k_scale is None else k_scale.contiguous(),
-        weights.contiguous(),
-        starts,
-        ends,
-        out,
-    )
+    scales = weights.new_empty(k.shape[0]) if k_scale is None else k_scale.contiguous()
+    operands = q.contiguous().view(-1, WIDTH), k.contiguous(), scales, weights.contiguous(), starts, ends
+    ragged(padded, _name(q.dtype))(*operands, out)
     return out
 
 
@@ -169,15 +163,9 @@ def paged_indexer_logits(given: PagedIndexerOperands) -> torch.Tensor:
     words = flat.view(torch.float32) if dtype == FP8 else weights.new_empty(1, WORDS)
     out = torch.empty(batch, new, max_context, dtype=torch.float32, device=q.device)
     if out.numel():
-        paged(padded, new, dtype)(
-            q.contiguous().view(batch, new * padded, WIDTH),
-            flat.view(q.dtype).view(pages, -1, WIDTH),
-            words,
-            weights.contiguous(),
-            block_table.contiguous(),
-            lengths,
-            out,
-        )
+        queries, lines = q.contiguous().view(batch, new * padded, WIDTH), flat.view(q.dtype).view(pages, -1, WIDTH)
+        kernel = paged(padded, new, dtype)
+        kernel(queries, lines, words, weights.contiguous(), block_table.contiguous(), lengths, out)
     return out.view(-1, max_context)
 
 

@@ -99,6 +99,7 @@ def write_latent_records_kernel(dtype: str, width: int, rope: int, aligned: bool
     elements, angles = T.dynamic("elements", "int64"), T.dynamic("angles")
     rows, tokens, stamp_slots = T.dynamic("rows"), T.dynamic("tokens"), T.dynamic("stamp_slots")
     record = width + width // GROUP * 4 + 2 * rope
+    written = 8 if whole else 4  # bytes at once
 
     @T.prim_func
     def write_latent_records(
@@ -134,13 +135,9 @@ def write_latent_records_kernel(dtype: str, width: int, rope: int, aligned: bool
                         raw = T.alloc_local((PIECE,), "float8_e4m3fn")
                         for i in T.vectorized(PIECE):
                             raw[i] = T.cast(values[(span * 2 + piece) * PIECE + i], "float8_e4m3fn")
-                        if whole:
-                            for i in T.vectorized(PIECE):
-                                codes[slot, column + i] = raw[i]
-                        else:
-                            for part in T.unroll(2):
-                                for i in T.vectorized(4):
-                                    codes[slot, column + part * 4 + i] = raw[part * 4 + i]
+                        for part in T.unroll(PIECE // written):
+                            for i in T.vectorized(written):
+                                codes[slot, column + part * written + i] = raw[part * written + i]
 
     return write_latent_records
 

@@ -199,17 +199,6 @@ def rms_norm_quantize(
     parts = -(-groups * LANES // 1024)
     threads = -(-groups * LANES // (32 * parts)) * 32
     kernel = rms_norm_quantize_kernel(dtype_name(x.dtype), threads, parts, aligned, residual is not None, ue8m0)
-    kernel(
-        flat(x),
-        flat(other),
-        weight,
-        flat(total),
-        normed.view(-1),
-        values.view(-1),
-        scales,
-        x.stride(0) // unit,
-        other.stride(0) // unit,
-        width // unit,
-        eps,
-    )
+    operands = flat(x), flat(other), weight, flat(total), normed.view(-1), values.view(-1), scales
+    kernel(*operands, x.stride(0) // unit, other.stride(0) // unit, width // unit, eps)
     return total, normed, values, scales

@@ -59,6 +59,8 @@ def test_the_demo_answers_and_the_inspector_shows_why(open_tab: Any, demo: Any) 
     page.wait_for_selector(".dsa-story blockquote")
     assert page.locator(".dsa-told").inner_text() == "maple-otter-58"
     assert page.locator(".dsa-story blockquote").inner_text() == NEEDLE
+    end = "[...document.querySelectorAll('.answer')].at(-1).getBoundingClientRect().bottom"
+    page.wait_for_function(f"{end} <= document.getElementById('dsa-log').getBoundingClientRect().bottom + 1")
     # Without the sentence, it cannot be quoted.
     page.click(".dsa-try")
     page.wait_for_selector(".dsa-side")

@@ -6,16 +6,9 @@ function draw() {
   const files = props.value || [];
   row.replaceChildren(
     ...files.map((file, index) => {
-      const chip = document.createElement("span");
-      chip.className = "file";
-      chip.textContent = `${file.name} · ${file.tokens.toLocaleString("en-US")} tokens`;
-      const remove = document.createElement("button");
-      remove.type = "button";
-      remove.textContent = "×";
+      const remove = button("", "×", "", () => set(files.filter((_, i) => i !== index)));
       remove.setAttribute("aria-label", "Remove " + file.name);
-      remove.addEventListener("click", () => set(files.filter((_, i) => i !== index)));
-      chip.append(remove);
-      return chip;
+      return nest("span", "file", `${file.name} · ${grouped(file.tokens)} tokens`, remove);
     }),
   );
 }
@@ -26,35 +19,27 @@ function set(files) {
   keep();
 }
 
-function say(text) {
-  document.dispatchEvent(new CustomEvent("dsa:notice", { detail: text }));
+// Adds a file, or returns why not.
+async function add(file) {
+  if (file.size > MAX_BYTES) return `${file.name} is too big: at most ${MAX_BYTES / 1e6} MB of text.`;
+  if (!file.size) return `${file.name} is empty.`;
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  let text = "\0";
+  try {
+    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch (error) {
+    // It is no text.
+  }
+  if (text.includes("\0")) return `I can only read text files. Copy the text out of ${file.name} and paste it.`;
+  const { tokens, room } = await server.count_tokens(text);
+  if (tokens > room) return `${file.name} has ${grouped(tokens)} tokens; the model reads at most ${grouped(room)}.`;
+  set([...(props.value || []), { name: file.name, text, tokens }]);
 }
 
-async function add(list) {
-  for (const file of list) {
-    if (file.size > MAX_BYTES) {
-      say(`${file.name} is too big: at most ${MAX_BYTES / 1e6} MB of text.`);
-      continue;
-    }
-    if (!file.size) {
-      say(`${file.name} is empty.`);
-      continue;
-    }
-    const bytes = new Uint8Array(await file.arrayBuffer());
-    let text;
-    try {
-      if (bytes.includes(0)) throw new Error();
-      text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-    } catch (error) {
-      say(`I can only read text files. Copy the text out of ${file.name} and paste it.`);
-      continue;
-    }
-    const { tokens, room } = await server.count_tokens(text);
-    if (tokens > room) {
-      say(`${file.name} has ${tokens.toLocaleString("en-US")} tokens; the model reads at most ${room.toLocaleString("en-US")}.`);
-      continue;
-    }
-    set([...(props.value || []), { name: file.name, text, tokens }]);
+async function addAll(files) {
+  for (const file of files) {
+    const problem = await add(file);
+    if (problem) tell("notice", problem);
   }
 }
 
@@ -75,7 +60,7 @@ watch("value", () => {
 });
 document.getElementById("dsa-attach").addEventListener("click", () => document.getElementById("dsa-attach-file").click());
 document.getElementById("dsa-attach-file").addEventListener("change", async (event) => {
-  await add(event.target.files);
+  await addAll(event.target.files);
   event.target.value = "";
 });
 const holdsFiles = (event) => event.dataTransfer && [...event.dataTransfer.types].includes("Files");
@@ -89,6 +74,6 @@ window.addEventListener("drop", (event) => {
   document.body.classList.remove("dsa-dropping");
   if (!holdsFiles(event)) return;
   event.preventDefault();
-  add(event.dataTransfer.files);
+  addAll(event.dataTransfer.files);
 });
 draw();

@@ -5,24 +5,10 @@ const nodes = [];
 let shown = null; // the value that the page shows
 let saveTimer = 0;
 
-function node(tag, className, text, title) {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  if (text !== undefined) made.textContent = text;
-  if (title) made.title = title;
-  if (tag === "button") made.type = "button";
-  return made;
-}
-
-const thousands = (number) => number.toLocaleString("en-US");
-const share = (part) => (part >= 0.995 ? "all" : part >= 0.0995 ? `${(100 * part).toFixed(0)} %` : `${(100 * part).toFixed(1)} %`);
-const seconds = (number) => (number < 10 ? number.toFixed(number < 1 ? 2 : 1) : Math.round(number)) + " s";
-
 function action(name, title, run) {
-  const button = node("button", "action", name, title);
-  button.dataset.action = name.toLowerCase();
-  button.addEventListener("click", run);
-  return button;
+  const made = button("action", name, title, run);
+  made.dataset.action = name.toLowerCase();
+  return made;
 }
 
 async function copy(text) {
@@ -30,7 +16,7 @@ async function copy(text) {
     await navigator.clipboard.writeText(text);
   } catch (error) {
     // Browsers give the clipboard to secure pages only; the older way works on every page.
-    const area = node("textarea");
+    const area = make("textarea");
     area.value = text;
     document.body.append(area);
     area.select();
@@ -40,7 +26,7 @@ async function copy(text) {
   notify("Copied");
 }
 
-document.addEventListener("dsa:who", () => shown && document.dispatchEvent(new CustomEvent("dsa:shown", { detail: shown })));
+on("who", () => shown && tell("shown", shown));
 
 // Keep the newest answer in view when the column gets narrower, for example when the inspector opens. The start page begins at its top.
 let pinned = true;
@@ -48,15 +34,18 @@ function toEnd() {
   scroller.scrollTop = scroller.scrollHeight;
   pinned = true;
 }
+const isAtEnd = () => scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 80;
+let lastTop = 0;
 scroller.addEventListener("scroll", () => {
-  pinned = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 80;
+  pinned = isAtEnd() || (pinned && scroller.scrollTop >= lastTop); // only someone who scrolls up leaves the end
+  lastTop = scroller.scrollTop;
 });
 const stayAtEnd = new ResizeObserver(() => pinned && nodes.length && toEnd());
 for (const box of [scroller, messagesBox]) stayAtEnd.observe(box);
 
 function show(value) {
   const ended = shown && shown.running && !value.running && shown.conversation.id === value.conversation.id;
-  const atEnd = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 80;
+  const atEnd = isAtEnd();
   const grown = !shown || value.conversation.messages.length > shown.conversation.messages.length;
   const other = !shown || shown.conversation.id !== value.conversation.id;
   shown = value;
@@ -80,17 +69,13 @@ function show(value) {
   showMeter(value.meter);
   // Screen readers hear an answer once, when it is complete.
   if (ended) document.getElementById("dsa-announce").textContent = "The model said: " + messages[messages.length - 1].content;
-  document.dispatchEvent(new CustomEvent("dsa:shown", { detail: value }));
+  tell("shown", value);
 }
 
 function showMeter(meter) {
-  const figure = (name, value, title) => {
-    const box = node("span", "figure", undefined, title);
-    box.append(node("b", "", value), node("span", "", name));
-    return box;
-  };
+  const figure = (name, value, title) => Object.assign(nest("span", "figure", make("b", "", value), make("span", "", name)), { title });
   document.getElementById("dsa-meter").replaceChildren(
-    figure("context", `${thousands(meter.context)} / ${thousands(meter.most_context)}`, "tokens of this conversation, and how many fit"),
-    figure("pages", `${thousands(meter.pages + meter.cached_pages)} / ${thousands(meter.most_pages)}`, `pages of 64 tokens, of all conversations together: ${thousands(meter.pages)} in use, ${thousands(meter.cached_pages)} kept for reuse`),
+    figure("context", `${grouped(meter.context)} / ${grouped(meter.most_context)}`, "tokens of this conversation, and how many fit"),
+    figure("pages", `${grouped(meter.pages + meter.cached_pages)} / ${grouped(meter.most_pages)}`, `pages of 64 tokens, of all conversations together: ${grouped(meter.pages)} in use, ${grouped(meter.cached_pages)} kept for reuse`),
   );
 }

@@ -4,16 +4,14 @@ const panelNote = element.querySelector(".panel-note");
 const saveButton = document.getElementById("dsa-save-view");
 const INSPECTING = "deepseek-v32/inspecting"; // kept across a reload: `chosen`, or another text for none; empty while closed
 let chosen = sessionStorage.getItem(INSPECTING); // run of the answer to show, until the next one is complete
-let current = null; // {run, header, view}
+let current = null; // {run, view}
 let latest = null; // the latest value of the log
 const GONE = "The recording of this answer is no longer there. Ask again to record a new one.";
 let leaving = false; // the page goes back in its history, because the panel was closed by its button
-const headers = new Map(); // by run
+const headers = new Map(); // promises, by run
 const articles = () => document.querySelectorAll(".messages > .message");
 
-function opened() {
-  return document.body.classList.contains("dsa-inspecting");
-}
+const opened = () => document.body.classList.contains("dsa-inspecting");
 
 function toggle(open) {
   document.body.classList.toggle("dsa-inspecting", open);
@@ -44,36 +42,31 @@ function say(text) {
   panelNote.hidden = !text;
 }
 
-async function headerOf(run) {
-  if (!headers.has(run)) {
-    const header = await server.header(run);
-    headers.set(run, header && header.recorded ? header : null);
-  }
+function headerOf(run) {
+  if (!headers.has(run)) headers.set(run, server.header(run).then((header) => (header && header.recorded ? header : null)));
   return headers.get(run);
 }
 
 const messageOf = (run) => latest.conversation.messages.findIndex((message) => message.run === run);
 
-// (first, after the last) token → ranges of the chat, or null if the answer is not in the conversation that is shown.
+// (first, after the last) token → ranges of the chat; none if the answer is not in the conversation that is shown.
 function mapOf(run, header) {
   const index = messageOf(run);
-  return index < 0 ? null : chatMap(header, latest.conversation.messages.slice(0, index), articles());
+  return index < 0 ? () => [] : chatMap(header, latest.conversation.messages.slice(0, index), articles());
 }
 
 function showPassage(run, header, passage, scroll) {
-  const ranges = (mapOf(run, header) || (() => []))(...passage);
-  shade([[], [], [], ranges]);
+  const ranges = mapOf(run, header)(...passage);
   if (scroll && ranges.length) {
     if (innerWidth <= 800 && opened()) toggle(false);
     scrollToRange(ranges[0]);
-    shade([[], [], [], ranges]);
   }
+  shade([[], [], [], ranges]);
 }
 
 async function load(run) {
-  if (current && current.run === run) return;
   const header = await headerOf(run);
-  if (run !== chosen) return;
+  if (run !== chosen || (current && current.run === run)) return;
   if (!header) {
     drop();
     return say(GONE);
@@ -84,15 +77,14 @@ async function load(run) {
     totals: () => server.totals(run),
     mass: () => server.mass(run),
     replay: (change, onProgress) => replay(run, change, onProgress),
-    pad: () => document.dispatchEvent(new CustomEvent("dsa:retry", { detail: { index: messageOf(run), pad: true } })),
+    pad: () => tell("retry", { index: messageOf(run), pad: true }),
     show: (passage) => showPassage(run, header, passage, true),
     shade: (word) => (word && word.passage && opened() ? showPassage(run, header, word.passage, false) : clearShades()),
   };
-  const box = document.createElement("div");
+  const box = make("div");
   panelBody.replaceChildren(box);
   saveButton.hidden = false;
-  current = { run, header, view: null };
-  current.view = mountInspector(box, source);
+  current = { run, view: mountInspector(box, source) };
   mark();
 }
 
@@ -141,11 +133,7 @@ function drop() {
 async function saveView() {
   const page = current && (await server.report(current.run));
   if (!page) return say(GONE);
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([page], { type: "text/html" }));
-  link.download = "answer.html";
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  download("answer.html", "text/html", page);
 }
 
 // A word of an answer under the pointer: what was read just before writing it is shaded in the chat.
@@ -173,7 +161,6 @@ async function hover(event) {
 
 function shadeSelection(run, header, data) {
   const find = mapOf(run, header);
-  if (!find) return;
   const layers = readLayers(data, false);
   const strengths = new Float32Array(header.prompt_tokens);
   for (const layer of layers) for (let s = 1; s < header.prompt_tokens; s++) if (layer.counts[s]) strengths[s] += layer.strengths[s] + 0.02;
@@ -191,21 +178,21 @@ function shadeSelection(run, header, data) {
 
 document.addEventListener("mousemove", hover);
 document.addEventListener("click", (event) => event.target.closest(".answer .body") && hover(event));
-document.addEventListener("dsa:shown", (event) => follow(event.detail));
-document.addEventListener("dsa:theme", () => current && current.view.redraw());
-document.addEventListener("dsa:inspect", (event) => {
-  chosen = latest.conversation.messages[event.detail.index].run;
+on("shown", follow);
+on("theme", () => current && current.view.redraw());
+on("inspect", ({ index }) => {
+  chosen = latest.conversation.messages[index].run;
   if (opened()) follow(latest);
   else toggle(true);
 });
-document.addEventListener("dsa:passage", async (event) => {
-  const { run } = latest.conversation.messages[event.detail.index];
+on("passage", async ({ index }) => {
+  const { run } = latest.conversation.messages[index];
   const header = await headerOf(run);
   if (header && header.story) showPassage(run, header, header.story.passage, true);
-  else document.dispatchEvent(new CustomEvent("dsa:notice", { detail: GONE }));
+  else tell("notice", GONE);
 });
 document.getElementById("dsa-inspect").addEventListener("click", () => toggle(!opened()));
 document.getElementById("dsa-inspect-close").addEventListener("click", () => toggle(false));
 saveButton.addEventListener("click", saveView);
 toggle(Boolean(sessionStorage.getItem(INSPECTING)));
-document.dispatchEvent(new CustomEvent("dsa:who"));
+tell("who");

@@ -1,6 +1,5 @@
 // Shades in the chat itself what was read: tokens of a recording become ranges of the page's text. Browsers without the CSS custom
 // highlight API only scroll to a passage.
-const LEVELS = [1, 2, 3, 4];
 const isLetter = (text) => /[\p{L}\p{N}]/u.test(text);
 
 // Where each letter and digit of an element's text stands. Formats change other characters only, so counting these finds a place.
@@ -59,15 +58,16 @@ function chatMap(header, messages, articles) {
   };
 }
 
-function clearShades() {
-  if (CSS.highlights) for (const level of LEVELS) CSS.highlights.delete(`dsa-read-${level}`);
+// levels: four arrays of ranges, weakest first.
+function shade(levels) {
+  if (!CSS.highlights) return;
+  levels.forEach((ranges, i) => {
+    if (ranges.length) CSS.highlights.set(`dsa-read-${i + 1}`, new Highlight(...ranges));
+    else CSS.highlights.delete(`dsa-read-${i + 1}`);
+  });
 }
 
-// levels: arrays of ranges, weakest first.
-function shade(levels) {
-  clearShades();
-  if (CSS.highlights) levels.forEach((ranges, i) => ranges.length && CSS.highlights.set(`dsa-read-${i + 1}`, new Highlight(...ranges)));
-}
+const clearShades = () => shade([[], [], [], []]);
 
 function scrollToRange(range) {
   const element = range.startContainer.parentElement;

@@ -46,22 +46,19 @@ watch("value", () => {
   keep(value.conversation, finished || !value.running);
   if (resumed && restoring) trigger("resume", { run: value.running });
   restoring = false;
-  if (finished && wanted) openWanted();
+  if (finished && wanted) {
+    open(wanted);
+    wanted = null;
+  }
   if (finished && tells) {
     tells = false;
     const last = value.conversation.messages.length - 1;
-    if (value.conversation.messages[last].run) openInspector(last);
+    if (value.conversation.messages[last].run) tell("inspect", { index: last });
   }
 });
 
 let restoring = false; // the next value is a conversation from the browser's storage, whose answer may still grow on the server
 let wanted = null; // a conversation to show when the present answer has stopped
-
-function openWanted() {
-  const conversation = wanted;
-  wanted = null;
-  open(conversation);
-}
 
 // Ask again from an earlier turn; what followed stays as a branch, and can be brought back at once.
 function askAgain(detail) {
@@ -70,9 +67,9 @@ function askAgain(detail) {
   trigger("retry", detail);
   if (!dropped) return;
   notify("What followed is kept as another branch.", () => {
+    if (!shown.running) return open(before);
     wanted = before;
-    if (shown.running) byId("dsa-stop").click();
-    else openWanted();
+    byId("dsa-stop").click();
   });
 }
 
@@ -92,9 +89,11 @@ function open(conversation) {
   closeDrawers();
 }
 
+const newId = () => "c" + crypto.getRandomValues(new Uint32Array(3)).join("").slice(0, 24);
+
 function startNew() {
   leave();
-  const id = "c" + crypto.getRandomValues(new Uint32Array(3)).join("").slice(0, 24);
+  const id = newId();
   const conversation = { ...shown.conversation, id, title: "", messages: [] };
   const value = { conversation, html: [], running: null, meter: { ...shown.meter, context: 0 } };
   store.current = id;
@@ -113,14 +112,9 @@ function focusText() {
 function drawList() {
   byId("dsa-list").replaceChildren(
     ...store.list().map(({ id, title }) => {
-      const row = node("div", "entry" + (id === store.current ? " current" : ""));
-      const choose = node("button", "choose", title || "Untitled", title);
-      choose.addEventListener("click", () => open(store.load(id)));
-      const remove = node("button", "remove", "×", "Delete this conversation");
+      const remove = button("remove", "×", "Delete this conversation", () => clear(id));
       remove.setAttribute("aria-label", "Delete " + title);
-      remove.addEventListener("click", () => clear(id));
-      row.append(choose, remove);
-      return row;
+      return nest("div", id === store.current ? "entry current" : "entry", button("choose", title || "Untitled", title, () => open(store.load(id))), remove);
     }),
   );
 }
@@ -130,7 +124,7 @@ function clear(id) {
   if (unsaved && unsaved.id === id) unsaved = null;
   const removed = store.load(id);
   const wasShown = id === store.current;
-  store.remove(id);
+  localStorage.removeItem(CONVERSATION + id);
   if (wasShown) startNew();
   drawList();
   if (!removed) return;
@@ -143,11 +137,8 @@ function clear(id) {
 
 function exportConversation() {
   const { conversation } = shown;
-  const link = node("a");
-  link.href = URL.createObjectURL(new Blob([JSON.stringify(conversation, null, 1)], { type: "application/json" }));
-  link.download = (conversation.title || "conversation").replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 40) + ".json";
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  const name = (conversation.title || "conversation").replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 40);
+  download(`${name}.json`, "application/json", JSON.stringify(conversation, null, 1));
 }
 
 async function importConversation(file) {
@@ -157,7 +148,7 @@ async function importConversation(file) {
     const conversation = JSON.parse(await file.text());
     if (!conversation || !Array.isArray(conversation.messages)) throw new Error();
     // A new id: an import never replaces a conversation of this browser.
-    conversation.id = "c" + crypto.getRandomValues(new Uint32Array(3)).join("").slice(0, 24);
+    conversation.id = newId();
     open(conversation);
   } catch (error) {
     notify("That file holds no conversation.");
@@ -171,7 +162,7 @@ function closeDrawers() {
 function setTheme(dark, remember) {
   document.body.classList.toggle("dark", dark);
   if (remember) localStorage.setItem("deepseek-v32/theme", dark ? "dark" : "light");
-  document.dispatchEvent(new CustomEvent("dsa:theme"));
+  tell("theme");
 }
 
 byId("dsa-new").addEventListener("click", startNew);
@@ -186,7 +177,7 @@ const slides = () => innerWidth <= 800 || (innerWidth <= 1100 && document.body.c
 byId("dsa-menu").addEventListener("click", () => document.body.classList.toggle(slides() ? "dsa-menu-open" : "dsa-side-closed"));
 byId("dsa-main").addEventListener("click", (event) => !event.target.closest("#dsa-menu") && closeDrawers());
 byId("dsa-theme").addEventListener("click", () => setTheme(!document.body.classList.contains("dark"), true));
-document.addEventListener("dsa:retry", (event) => askAgain(event.detail));
+on("retry", askAgain);
 window.addEventListener("storage", (event) => {
   drawList();
   if (event.key === CONVERSATION + store.current && event.newValue) takeOver(store.load(store.current));
@@ -201,8 +192,7 @@ function takeOver(stored) {
 }
 
 // The draft belongs to the tab, settings to the browser; both come back after a reload. In the order of the page's components.
-document.addEventListener("dsa:settings", (event) => {
-  const [text, system, ...settings] = event.detail;
+on("settings", ([text, system, ...settings]) => {
   sessionStorage.setItem(DRAFT, JSON.stringify([text, system]));
   localStorage.setItem(SETTINGS, JSON.stringify(settings));
 });
@@ -219,25 +209,21 @@ function giveBackSettings() {
 const welcome = element.querySelector(".examples");
 let tells = false; // the first card ends with the inspector open on its story
 (props.examples || []).forEach(({ title, hint, brings }, index) => {
-  const card = node("button", "example");
-  card.append(node("b", "", title), node("span", "", hint), node("small", "", brings));
-  card.addEventListener("click", () => {
+  const card = button("example", "", "", () => {
     leave();
     store.current = null; // the server gives the example's conversation its id
     tells = index === 0;
     trigger("example", { index });
   });
+  card.append(make("b", "", title), make("span", "", hint), make("small", "", brings));
   welcome.append(card);
 });
 
 // Whether the server answers. While it is away nothing can be sent; when it is back, the page loads itself again and shows
 // everything as it was, because gradio's connection does not survive.
-const away = node("div", "");
-away.id = "dsa-away";
-away.hidden = true;
-away.setAttribute("role", "alert");
+const away = overlay("dsa-away", "alert");
 away.textContent = "Can't reach the server. Reconnecting …";
-document.body.append(away);
+away.hidden = true;
 const LOOK_EVERY = 4000; // milliseconds
 let known = null; // id of the server's process
 let lookTimer = 0;
@@ -285,10 +271,7 @@ for (const type of ["click", "keydown"]) window.addEventListener(type, holdBack,
 look();
 
 // Escape stops an answer.
-document.addEventListener("keydown", (event) => {
-  if (event.key !== "Escape" || event.defaultPrevented) return;
-  if (shown && shown.running) byId("dsa-stop").click();
-});
+document.addEventListener("keydown", (event) => event.key === "Escape" && !event.defaultPrevented && shown.running && byId("dsa-stop").click());
 
 const theme = localStorage.getItem("deepseek-v32/theme");
 if (theme) setTheme(theme === "dark", false);

@@ -59,22 +59,16 @@ const store = {
       return null;
     }
   },
-  remove(id) {
-    localStorage.removeItem(CONVERSATION + id);
-  },
   list() {
-    const entries = [];
-    for (let i = 0; i < localStorage.length; i++) {
-      const key = localStorage.key(i);
-      if (!key.startsWith(CONVERSATION)) continue;
+    const entry = (key) => {
       try {
         const { saved, conversation } = JSON.parse(localStorage.getItem(key));
-        entries.push({ id: conversation.id, title: conversation.title, saved });
+        return { id: conversation.id, title: conversation.title, saved };
       } catch (error) {
         localStorage.removeItem(key);
       }
-    }
-    return entries.sort((a, b) => b.saved - a.saved);
+    };
+    return Object.keys(localStorage).filter((key) => key.startsWith(CONVERSATION)).map(entry).filter(Boolean).sort((a, b) => b.saved - a.saved);
   },
   // Id of the conversation that this tab shows; it survives a reload and ends with the tab.
   get current() {
@@ -85,30 +79,28 @@ const store = {
   },
 };
 
+function overlay(id, role) {
+  const box = make("div");
+  box.id = id;
+  box.setAttribute("role", role);
+  document.body.append(box);
+  return box;
+}
+
+const notice = overlay("dsa-notice", "status");
 let notifyTimer = 0;
-document.addEventListener("dsa:notice", (event) => notify(event.detail));
+on("notice", notify);
 // With `undo`, a function, the notice stays for ten seconds and has a button.
 function notify(text, undo) {
-  let box = document.getElementById("dsa-notice");
-  if (!box) {
-    box = document.createElement("div");
-    box.id = "dsa-notice";
-    box.setAttribute("role", "status");
-    document.body.append(box);
-  }
-  const hide = () => box.classList.remove("shown");
-  box.replaceChildren(text);
+  const hide = () => notice.classList.remove("shown");
+  notice.replaceChildren(text);
   if (undo) {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.textContent = "Undo";
-    button.addEventListener("click", () => {
+    notice.append(button("", "Undo", "", () => {
       hide();
       undo();
-    });
-    box.append(button);
+    }));
   }
-  box.classList.add("shown");
+  notice.classList.add("shown");
   clearTimeout(notifyTimer);
   notifyTimer = setTimeout(hide, undo ? 10000 : 5000);
 }

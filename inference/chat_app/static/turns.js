@@ -3,27 +3,21 @@ const LONG_TEXT = 1500; // characters; a longer question is shown folded
 const SHORT_PROMPT = 256; // tokens; reading a longer one takes long enough to show it
 const THINK = /Turn thinking on(?: for the next one)?\.\s*$/; // the end of the demo's answer to a question that needs two facts
 
-function speaker(name) {
-  return node("span", "hidden-name", name);
-}
-
 function fileNode(file) {
-  const box = node("details", "file");
-  box.append(node("summary", "", `${file.name} · ${thousands(file.tokens || 0)} tokens`), node("pre", "file-text", file.text));
-  return box;
+  return nest("details", "file", make("summary", "", `${file.name} · ${grouped(file.tokens || 0)} tokens`), make("pre", "file-text", file.text));
 }
 
 function userNode(index) {
-  const box = node("article", "message user");
-  const bubble = node("div", "bubble");
-  const actions = node("div", "actions");
-  const branches = node("span", "branches");
+  const box = make("article", "message user");
+  const bubble = make("div", "bubble");
+  const actions = make("div", "actions");
+  const branches = make("span", "branches");
   actions.append(
     branches,
     action("Edit", "Change this question and ask again from here", () => edit(index)),
     action("Copy", "Copy this question", () => copy(shown.conversation.messages[index].content)),
   );
-  box.append(speaker("You said:"), bubble, actions);
+  box.append(make("span", "hidden-name", "You said:"), bubble, actions);
   let last = null;
   return {
     box,
@@ -34,24 +28,23 @@ function userNode(index) {
       last = signature;
       branches.hidden = count === 1;
       const step = (by, name, title) => {
-        const button = node("button", "action step", name, title);
-        button.setAttribute("aria-label", title);
-        button.addEventListener("click", () => (shown.running ? notify("Stop the answer first.") : open(withBranch(shown.conversation, index, by))));
-        return button;
+        const made = button("action step", name, title, () => (shown.running ? notify("Stop the answer first.") : open(withBranch(shown.conversation, index, by))));
+        made.setAttribute("aria-label", title);
+        return made;
       };
       branches.replaceChildren(step(-1, "‹", "The branch before this one"), `${(message.branch || 0) + 1}/${count}`, step(1, "›", "The next branch"));
-      const text = node("div", "plain content", message.content);
+      const text = make("div", "plain content", message.content);
       const parts = (message.files || []).map(fileNode);
       if (message.content.length > LONG_TEXT) {
         text.classList.add("folded");
         // The question stands below a pasted text, in the last paragraph, and stays visible.
-        const tail = node("div", "tail", message.content.trimEnd().split(/\n+/).pop().slice(-LONG_TEXT / 4));
-        const more = node("button", "more", `Show all ${thousands(message.content.length)} characters`);
-        more.addEventListener("click", () => {
+        const tail = make("div", "tail", message.content.trimEnd().split(/\n+/).pop().slice(-LONG_TEXT / 4));
+        const all = `Show all ${grouped(message.content.length)} characters`;
+        const more = button("more", all, "", () => {
           const folded = text.classList.toggle("folded");
           tail.hidden = !folded;
           more.setAttribute("aria-expanded", String(!folded));
-          more.textContent = folded ? `Show all ${thousands(message.content.length)} characters` : "Show less";
+          more.textContent = folded ? all : "Show less";
         });
         more.setAttribute("aria-expanded", "false");
         parts.push(text, more, tail);
@@ -62,22 +55,20 @@ function userNode(index) {
 }
 
 function answerNode(index) {
-  const box = node("article", "message answer");
-  const thought = node("details", "thought");
-  const summary = node("summary", "");
-  const thoughtText = node("div", "prose-text");
-  thought.append(summary, thoughtText);
-  const calls = node("div", "calls");
-  const body = node("div", "prose-text body");
-  const problem = node("div", "problem");
+  const box = make("article", "message answer");
+  const summary = make("summary", "");
+  const thoughtText = make("div", "prose-text");
+  const thought = nest("details", "thought", summary, thoughtText);
+  const calls = make("div", "calls");
+  const body = make("div", "prose-text body");
+  const problem = make("div", "problem");
   problem.setAttribute("role", "alert");
-  const read = node("div", "read");
-  const foot = node("div", "foot");
-  const numbers = node("span", "numbers");
-  const details = node("details", "details");
-  const figures = node("span", "figures");
-  details.append(node("summary", "", "Details"), figures);
-  const inspect = action("Inspect", "See where this answer was found", () => openInspector(index));
+  const read = make("div", "read");
+  const foot = make("div", "foot");
+  const numbers = make("span", "numbers");
+  const figures = make("span", "figures");
+  const details = nest("details", "details", make("summary", "", "Details"), figures);
+  const inspect = action("Inspect", "See where this answer was found", () => tell("inspect", { index }));
   const think = action("Think first, then answer", "Turn thinking on and ask again", () => {
     const box = document.querySelector("#dsa-thinking input");
     if (!box.checked) box.click();
@@ -92,9 +83,9 @@ function answerNode(index) {
     details,
     numbers,
   );
-  const reading = node("progress", "reading");
+  const reading = make("progress", "reading");
   reading.setAttribute("aria-label", "How much of the conversation is read");
-  box.append(speaker("The model said:"), thought, calls, body, problem, reading, read, foot);
+  box.append(make("span", "hidden-name", "The model said:"), thought, calls, body, problem, reading, read, foot);
   let folded = false;
   const last = {};
   const set = (key, value, apply) => last[key] !== value && apply((last[key] = value));
@@ -114,9 +105,7 @@ function answerNode(index) {
         folded = true; // only once, so that a thought which the user opens again stays open
         thought.open = false;
       }
-      box.classList.toggle("growing", growing);
       box.classList.toggle("waiting", growing && !message.content && !message.reasoning);
-      box.dataset.state = growing ? "growing" : message.finish || "done";
       problem.hidden = !message.error;
       problem.textContent = message.error || "";
       inspect.hidden = !message.run;
@@ -136,9 +125,7 @@ function answerNode(index) {
 }
 
 function callNode({ name, arguments: given, result }) {
-  const line = node("div", "call");
-  line.append(node("b", "", name), ` ${given} → ${result}`);
-  return line;
+  return nest("div", "call", make("b", "", name), ` ${given} → ${result}`);
 }
 
 // The line under an answer: how much it read, and where it found what it says.
@@ -148,23 +135,20 @@ function drawRead(box, message, index, growing) {
   if (box.hidden) return;
   const { index_topk: topk } = shown.meter;
   if (n.prompt_tokens + n.completion_tokens <= topk) {
-    const more = node("button", "link-button", "Add a page of text");
-    more.title = "Put some 600 tokens of other text before the question, and ask again";
+    const more = button("link-button", "Add a page of text", "Put some 600 tokens of other text before the question, and ask again", () => askAgain({ index, pad: true }));
     more.dataset.action = "pad";
-    more.addEventListener("click", () => askAgain({ index, pad: true }));
-    return box.replaceChildren(`Shorter than ${thousands(topk)} tokens, so everything was read. `, more);
+    return box.replaceChildren(`Shorter than ${grouped(topk)} tokens, so everything was read. `, more);
   }
-  const parts = [`Read ${share(n.kept_share)} of ${thousands(n.prompt_tokens)} tokens`];
+  const parts = [`Read ${n.kept_share >= 0.995 ? "all" : percent(n.kept_share)} of ${grouped(n.prompt_tokens)} tokens`];
   if (!message.run) return box.replaceChildren(parts[0] + " · not recorded");
   if (n.found_back) {
-    const found = node("button", "link-button found", `found ${thousands(n.found_back)} tokens back`, "Show the passage in the chat");
-    found.addEventListener("click", () => document.dispatchEvent(new CustomEvent("dsa:passage", { detail: { index } })));
-    parts.push(" · ", found);
+    parts.push(" · ", button("link-button found", `found ${grouped(n.found_back)} tokens back`, "Show the passage in the chat", () => tell("passage", { index })));
   }
-  if (n.recorded_tokens < n.completion_tokens) parts.push(` · recorded up to token ${thousands(n.recorded_tokens)}`);
+  if (n.recorded_tokens < n.completion_tokens) parts.push(` · recorded up to token ${grouped(n.recorded_tokens)}`);
   box.replaceChildren(...parts);
 }
 
+const seconds = (number) => (number < 10 ? number.toFixed(number < 1 ? 2 : 1) : Math.round(number)) + " s";
 const ENDINGS = {
   abort: "stopped",
   length: "stopped at the length limit",
@@ -177,7 +161,7 @@ function describe(message, growing) {
   if (!growing) return ENDINGS[message.finish] || "";
   if (n.time_to_first_token !== undefined || !n.prompt_tokens) return "";
   const left = n.seconds_left ? `, about ${n.seconds_left < 1 ? 1 : Math.round(n.seconds_left)} s left` : "";
-  return `reading ${n.read_tokens ? thousands(n.read_tokens) + " of " : ""}${thousands(n.prompt_tokens)} tokens${left}`;
+  return `reading ${n.read_tokens ? grouped(n.read_tokens) + " of " : ""}${grouped(n.prompt_tokens)} tokens${left}`;
 }
 
 function describeRates(message) {
@@ -186,7 +170,7 @@ function describeRates(message) {
   if (n.time_to_first_token !== undefined) parts.push(`first token ${seconds(n.time_to_first_token)}`);
   if (n.tokens_per_second !== undefined) parts.push(`${n.tokens_per_second} tokens/s`);
   if (n.drafted_tokens) parts.push(`${n.drafted_tokens} guessed`);
-  if (n.cached_tokens) parts.push(`${thousands(n.cached_tokens)} of ${thousands(n.prompt_tokens)} cached`);
+  if (n.cached_tokens) parts.push(`${grouped(n.cached_tokens)} of ${grouped(n.prompt_tokens)} cached`);
   return parts.join(" · ");
 }
 
@@ -194,10 +178,10 @@ function edit(index) {
   if (shown.running) return notify("Stop the answer first.");
   const box = nodes[index].box;
   const bubble = box.querySelector(".bubble");
-  const area = node("textarea", "edit");
+  const area = make("textarea", "edit");
   area.setAttribute("aria-label", "The question");
   area.value = shown.conversation.messages[index].content;
-  const buttons = node("div", "pair");
+  const buttons = make("div", "pair");
   const done = () => {
     form.replaceWith(bubble);
     box.classList.remove("editing");
@@ -206,7 +190,7 @@ function edit(index) {
     done();
     askAgain({ index, text: area.value });
   };
-  const form = node("div", "bubble");
+  const form = make("div", "bubble");
   const ask = action("Ask", "Ask this instead; what followed becomes another branch", send);
   ask.classList.add("primary");
   buttons.append(action("Cancel", "Leave the question as it was", done), ask);
@@ -224,8 +208,4 @@ function edit(index) {
   box.classList.add("editing");
   area.style.height = Math.min(360, area.scrollHeight + 4) + "px";
   area.focus();
-}
-
-function openInspector(index) {
-  document.dispatchEvent(new CustomEvent("dsa:inspect", { detail: { index } }));
 }

@@ -34,8 +34,8 @@ __device__ __forceinline__ void score_tiles(float (&scores)[32], SharedMemory& s
     if constexpr (C::kTileBarriers) barrier_wait(shared_address(&s.tile_full[buffer][tile]), parity);
 #pragma unroll
     for (int step = 0; step < 4; ++step)
-      Mma<typename C::Element>::scores(scores, q.at(tile * kTile + step * 32), k.at(tile * kTile + step * 32), tile + step > 0,
-                                       std::make_index_sequence<32>());
+      multiply_tiles<typename Mma<typename C::Element>::Scores>(scores, q.at(tile * kTile + step * 32), k.at(tile * kTile + step * 32),
+                                                                tile + step > 0);
   }
 }
 
@@ -117,7 +117,7 @@ __device__ __forceinline__ void add_values(float (&o)[128], const uint32_t (&pac
   mma_begin();
 #pragma unroll
   for (int step = kFirst; step < kEnd; ++step)
-    Mma<Element>::output(o, packed + 4 * step, values.at(step * 2048), std::make_index_sequence<128>());
+    multiply_tiles<typename Mma<Element>::OutputRegisters>(o, packed + 4 * step, values.at(step * 2048));
   mma_commit();
 }
 template <class Element, int kFirst = 0, int kEnd = 4, bool kCommit = true>
@@ -126,7 +126,7 @@ __device__ __forceinline__ void add_values(float (&o)[128], uint32_t tile, uint3
   mma_begin();
 #pragma unroll
   for (int step = kFirst; step < kEnd; ++step)
-    Mma<Element>::output(o, probabilities.at(step * 32), values.at(step * 2048), std::make_index_sequence<128>());
+    multiply_tiles<typename Mma<Element>::OutputShared>(o, probabilities.at(step * 32), values.at(step * 2048));
   if constexpr (kCommit) mma_commit();
 }
 

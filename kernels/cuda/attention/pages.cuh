@@ -101,10 +101,7 @@ struct Pages {
           "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(page), "l"(kEvictFirst)
           : "memory");
     else
-      asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(
-                       target),
-                   "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(page)
-                   : "memory");
+      copy_3d(target, map, barrier, column, row, page);
   }
 };
 

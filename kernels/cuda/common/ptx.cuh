@@ -116,6 +116,16 @@ __device__ __forceinline__ void copy_bulk_peer(uint32_t remote, uint32_t source,
                "r"(bytes), "r"(remote_barrier)
                : "memory");
 }
+// Copies a box of a tensor map; its bytes complete on the barrier.
+__device__ __forceinline__ void copy_3d(uint32_t destination, const void* map, uint32_t barrier, int column, int row, int block) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(
+                   destination),
+               "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(block)
+               : "memory");
+}
+__device__ __forceinline__ void prefetch_map(const void* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
 __device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 __device__ __forceinline__ uint4 load_once(const void* source) {
@@ -221,21 +231,21 @@ struct Mma {
                                              cute::SM90::GMMA::MMA_64x256x16_F32F16F16_RS<kK, kMN>>;
   using OutputShared = std::conditional_t<kBf16, cute::SM90::GMMA::MMA_64x256x16_F32BF16BF16_SS<kK, kMN>,
                                           cute::SM90::GMMA::MMA_64x256x16_F32F16F16_SS<kK, kMN>>;
-  static constexpr auto kOne = cute::SM90::GMMA::ScaleOut::One;
-
-  template <size_t... I>
-  static __device__ __forceinline__ void scores(float (&d)[32], uint64_t a, uint64_t b, bool accumulate,
-                                                std::index_sequence<I...>) {
-    Scores::fma(a, b, d[I]..., accumulate ? kOne : cute::SM90::GMMA::ScaleOut::Zero);
-  }
-  template <size_t... I>
-  static __device__ __forceinline__ void output(float (&d)[128], const uint32_t* a, uint64_t b, std::index_sequence<I...>) {
-    OutputRegisters::fma(a[0], a[1], a[2], a[3], b, d[I]..., kOne);
-  }
-  template <size_t... I>
-  static __device__ __forceinline__ void output(float (&d)[128], uint64_t a, uint64_t b, std::index_sequence<I...>) {
-    OutputShared::fma(a, b, d[I]..., kOne);
-  }
 };
+
+template <class Atom, size_t... I>
+__device__ __forceinline__ void call_atom(float* d, uint64_t a, uint64_t b, cute::SM90::GMMA::ScaleOut scale, std::index_sequence<I...>) {
+  Atom::fma(a, b, d[I]..., scale);
+}
+template <class Atom, size_t... I>
+__device__ __forceinline__ void call_atom(float* d, const uint32_t* a, uint64_t b, cute::SM90::GMMA::ScaleOut scale, std::index_sequence<I...>) {
+  Atom::fma(a[0], a[1], a[2], a[3], b, d[I]..., scale);
+}
+// d = a b, or d += a b, by an MMA of CUTLASS. a is a tile's descriptor, or four registers.
+template <class Atom, int kCount, class A>
+__device__ __forceinline__ void multiply_tiles(float (&d)[kCount], A a, uint64_t b, bool accumulate = true) {
+  using cute::SM90::GMMA::ScaleOut;
+  call_atom<Atom>(d, a, b, accumulate ? ScaleOut::One : ScaleOut::Zero, std::make_index_sequence<kCount>());
+}
 
 }  // namespace common

@@ -35,6 +35,20 @@ struct Linear {
   bool static_weights;  // the previous kernel has not written the weight
 };
 
+inline Linear linear_of(const TensorView& x, const TensorView& weight, const TensorView& out, double scale, bool static_weights) {
+  Linear p = {};
+  p.x = data<void>(x);
+  p.weight = data<float>(weight);
+  p.out = data<float>(out);
+  p.stride = x.stride(0);
+  p.tokens = static_cast<int>(x.size(0));
+  p.rows = static_cast<int>(weight.size(0));
+  p.width = static_cast<int>(x.size(1));
+  p.scale = static_cast<float>(scale);
+  p.static_weights = static_weights;
+  return p;
+}
+
 // A CTA holds kRows rows of the weight in registers...
 template <int kRows>
 __device__ __forceinline__ void load_rows(const Linear& p, int row, float4 (&held)[kRows][kHeld]) {

@@ -31,16 +31,7 @@ void run_linear(const Linear& p, cudaStream_t stream) {
 // boundaries. one_order: bf16 tokens are summed in one order whatever their number (products.cuh).
 void fp32_linear(TensorView x, TensorView weight, TensorView out, double scale, bool static_weights, bool one_order) {
   DeviceGuard guard(x);
-  Linear p = {};
-  p.x = data<void>(x);
-  p.weight = data<float>(weight);
-  p.out = data<float>(out);
-  p.stride = x.stride(0);
-  p.tokens = static_cast<int>(x.size(0));
-  p.rows = static_cast<int>(weight.size(0));
-  p.width = static_cast<int>(x.size(1));
-  p.scale = static_cast<float>(scale);
-  p.static_weights = static_weights;
+  const Linear p = linear_of(x, weight, out, scale, static_weights);
   if (x.dtype().code != kDLBfloat)
     run_linear<float>(p, stream_of(x));
   else if (p.tokens <= kLinearTokens && !one_order)

@@ -33,11 +33,6 @@ struct Many {
   using Product = std::conditional_t<
       kRows == 64, cute::SM90::GMMA::MMA_64x192x16_F32BF16BF16_SS<cute::SM90::GMMA::Major::K, cute::SM90::GMMA::Major::K>,
       cute::SM90::GMMA::MMA_64x64x16_F32BF16BF16_SS<cute::SM90::GMMA::Major::K, cute::SM90::GMMA::Major::K>>;
-
-  template <size_t... I>
-  static __device__ __forceinline__ void multiply(float (&d)[kColumns / 2], uint64_t a, uint64_t b, std::index_sequence<I...>) {
-    Product::fma(a, b, d[I]..., cute::SM90::GMMA::ScaleOut::One);
-  }
 };
 
 template <int kRows>
@@ -101,8 +96,7 @@ __global__ void __launch_bounds__(kThreads, 1) fp32_many_products_kernel(Linear 
     common::mma_begin();
 #pragma unroll
     for (int i = 0; i < kSlices; ++i)
-      Shape::multiply(sums, a.at(i / 4 * kTokenHalf + i % 4 * 32), b.at(i / 4 * Shape::kHalf + i % 4 * 32),
-                      std::make_index_sequence<Shape::kColumns / 2>());
+      multiply_tiles<typename Shape::Product>(sums, a.at(i / 4 * kTokenHalf + i % 4 * 32), b.at(i / 4 * Shape::kHalf + i % 4 * 32));
     common::mma_commit();
     copy_tokens(chain + 3);
     store_parts(chain + 1);  // zeros beyond the last chain

@@ -49,13 +49,6 @@ __device__ __forceinline__ void copy_2d_to_pair(uint32_t destination, const CUte
       "l"(map), "r"(barrier), "h"(uint16_t(3)), "r"(column), "r"(row)
       : "memory");
 }
-__device__ __forceinline__ void copy_3d(uint32_t destination, const CUtensorMap* map, uint32_t barrier, int column, int row,
-                                        int weight) {
-  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(
-                   destination),
-               "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(weight)
-               : "memory");
-}
 __device__ __forceinline__ void copy_3d_to_pair(uint32_t destination, const CUtensorMap* map, uint32_t barrier, int column, int row,
                                                 int weight) {
   asm volatile(
@@ -75,9 +68,6 @@ __device__ __forceinline__ void wait_bulk_reads() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
 __device__ __forceinline__ void wait_bulk_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
-__device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
 
 // ---- FP8 warpgroup MMA: 64 x kN, both operands in shared memory ----
 
@@ -92,18 +82,11 @@ GEMM_ATOM(8)
 GEMM_ATOM(16)
 GEMM_ATOM(32)
 GEMM_ATOM(64)
-GEMM_ATOM(96)
 GEMM_ATOM(112)
 GEMM_ATOM(128)
 GEMM_ATOM(144)
 GEMM_ATOM(192)
 #undef GEMM_ATOM
-
-template <int kN, size_t... I>
-__device__ __forceinline__ void mma_step(float (&d)[kN / 2], uint64_t a, uint64_t b, bool accumulate, std::index_sequence<I...>) {
-  using cute::SM90::GMMA::ScaleOut;
-  Atom<kN>::Type::fma(a, b, d[I]..., accumulate ? ScaleOut::One : ScaleOut::Zero);
-}
 
 // Starts d = the product of one slice: 64 rows of a times kN rows of b, given by the low words of their descriptors.
 template <int kN>
@@ -111,7 +94,7 @@ __device__ __forceinline__ void multiply_words(float (&d)[kN / 2], uint32_t a, u
   const common::Tile left = {a, 1024u >> 4 | 1u << 30}, right = {b, 1024u >> 4 | 1u << 30};
   mma_begin();
 #pragma unroll
-  for (int k = 0; k < 4; ++k) mma_step<kN>(d, left.at(32 * k), right.at(32 * k), k > 0, std::make_index_sequence<kN / 2>());
+  for (int k = 0; k < 4; ++k) multiply_tiles<typename Atom<kN>::Type>(d, left.at(32 * k), right.at(32 * k), k > 0);
   mma_commit();
 }
 

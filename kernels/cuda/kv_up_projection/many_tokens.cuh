@@ -59,16 +59,15 @@ __device__ __forceinline__ void finish_copies() { asm volatile("cp.async.wait_al
 
 // total += a stage of 64 tokens times 128 columns of the weights. kMajor: how the weights lie; `weights` for the stage's first 64 dims, and
 // `half` bytes later for the others; 16 dims are `step` bytes apart. Waits for the MMAs.
-template <cute::SM90::GMMA::Major kMajor, size_t... I>
-__device__ __forceinline__ void multiply_stage(float (&total)[64], const uint8_t* tokens, common::Tile weights, uint32_t half, uint32_t step,
-                                               std::index_sequence<I...>) {
+template <cute::SM90::GMMA::Major kMajor>
+__device__ __forceinline__ void multiply_stage(float (&total)[64], const uint8_t* tokens, common::Tile weights, uint32_t half, uint32_t step) {
   using Multiply = cute::SM90::GMMA::MMA_64x128x16_F32BF16BF16_SS<cute::SM90::GMMA::Major::K, kMajor>;
   const common::Tile a = common::Tile::rows(common::shared_address(tokens));
   common::hold(total);
   common::mma_begin();
 #pragma unroll
   for (int i = 0; i < kStageDims / 16; ++i)
-    Multiply::fma(a.at(i / 4 * kSwizzled + i % 4 * 32), weights.at(i / 4 * half + i % 4 * step), total[I]..., cute::SM90::GMMA::ScaleOut::One);
+    multiply_tiles<Multiply>(total, a.at(i / 4 * kSwizzled + i % 4 * 32), weights.at(i / 4 * half + i % 4 * step));
   common::mma_commit();
   common::mma_wait<0>();
   common::hold(total);
@@ -175,7 +174,7 @@ __global__ void __launch_bounds__(kManyThreads, 1) absorb_queries_many_kernel(Qu
       float total[64] = {};
       multiply_stage<cute::SM90::GMMA::Major::MN>(total, s.tokens[stage.slot],
                                                   common::Tile::columns(common::shared_address(s.weights + column / 64 * kSwizzled)),
-                                                  kLatent / 64 * kSwizzled, 2048, std::make_index_sequence<64>());
+                                                  kLatent / 64 * kSwizzled, 2048);
       if (column + kColumnsAtOnce == kLatent) release_stage(s, stage, group);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -232,7 +231,7 @@ __global__ void __launch_bounds__(kManyThreads, 1) expand_quantize_many_kernel(V
       wait_stage(s, stage);
       multiply_stage<cute::SM90::GMMA::Major::K>(
           total, s.tokens[stage.slot], common::Tile::rows(common::shared_address(s.weights + part * (kStageDims / 64) * 2 * kSwizzled)),
-          2 * kSwizzled, 32, std::make_index_sequence<64>());
+          2 * kSwizzled, 32);
       release_stage(s, stage, group);
     }
     stage.advance((kMathGroups - 1) * kParts);

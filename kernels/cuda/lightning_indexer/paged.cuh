@@ -306,8 +306,8 @@ __global__ void __launch_bounds__(PagedShape<kHeads, kTokens, kMany>::kThreads, 
     if constexpr (Shape::kMovesRegisters) grow_registers<Shape::kMathRegisters>();
     paged_math<kHeads, kTokens, kMany>(p, s);
   } else {
-    if (producer == 0 && thread % 32 == 0) prefetch_map(page_map);
-    if (producer == Shape::kCopiers && thread % 32 == 0) prefetch_map(query_map);
+    if (producer == 0 && thread % 32 == 0) prefetch_map(&page_map);
+    if (producer == Shape::kCopiers && thread % 32 == 0) prefetch_map(&query_map);
     if (producer < Shape::kCopiers) request_table<Shape::kCopiers>(p, producer);
     PagedRuns<kTokens, kMany> runs(p);  // lengths are read while the barriers are made
     __syncthreads();

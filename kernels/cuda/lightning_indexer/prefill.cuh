@@ -225,9 +225,9 @@ __global__ void __launch_bounds__(kPrefillThreads, 1)
   extern __shared__ __align__(1024) uint8_t memory[];
   PrefillMemory& s = *reinterpret_cast<PrefillMemory*>(memory);
   if (threadIdx.x == 0) {
-    prefetch_map(query_map);
-    prefetch_map(key_map);
-    prefetch_map(scale_map);
+    prefetch_map(&query_map);
+    prefetch_map(&key_map);
+    prefetch_map(&scale_map);
     for (int i = 0; i < kPrefillStages; ++i) {
       barrier_init(shared_address(&s.full[i]), 1);
       barrier_init(shared_address(&s.empty[i]), 4 * kGroups);  // math warps

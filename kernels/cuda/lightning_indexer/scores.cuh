@@ -35,15 +35,8 @@ __device__ __forceinline__ void arrive(uint64_t* barrier) { common::barrier_arri
 __device__ __forceinline__ void arrive_expect(uint64_t* barrier, uint32_t bytes) {
   common::barrier_arrive_expect(shared_address(barrier), bytes);
 }
-__device__ __forceinline__ void prefetch_map(const CUtensorMap& map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
-}
-
 __device__ __forceinline__ void copy_box(void* destination, const CUtensorMap& map, int x, int y, int z, const uint64_t* barrier) {
-  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(
-                   shared_address(destination)),
-               "l"(&map), "r"(x), "r"(y), "r"(z), "r"(shared_address(barrier))
-               : "memory");
+  copy_3d(shared_address(destination), &map, shared_address(barrier), x, y, z);
 }
 __device__ __forceinline__ void copy_line(void* destination, const CUtensorMap& map, int x, const uint64_t* barrier) {
   asm volatile("cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2}], [%3];" ::"r"(
@@ -93,21 +86,14 @@ struct Multiply<256> : cute::SM90::GMMA::MMA_64x256x32_F32E4M3E4M3_SS_TN<> {};
 // The low word of the MMA descriptor of a tile: rows of 128 bytes under the 128-byte swizzle, in groups of eight.
 __device__ __forceinline__ uint32_t descriptor(const void* tile) { return (shared_address(tile) & 0x3FFFF) >> 4 | 1u << 16; }
 
-template <int kColumns, size_t... I>
-__device__ __forceinline__ void multiply_step(float (&d)[kColumns / 2], uint32_t keys, uint32_t queries, bool accumulate,
-                                              std::index_sequence<I...>) {
-  using Scale = cute::SM90::GMMA::ScaleOut;
-  constexpr uint64_t kHigh = uint64_t(1024 >> 4 | 1 << 30) << 32;  // groups of rows are 1024 bytes apart; 128-byte swizzle
-  Multiply<kColumns>::fma(kHigh | keys, kHigh | queries, d[I]..., accumulate ? Scale::One : Scale::Zero);
-}
-
 // Starts d = keys * queries^T, and commits it as one group. Both tiles are given by their descriptors.
 template <int kColumns>
 __device__ __forceinline__ void multiply(float (&d)[kColumns / 2], uint32_t keys, uint32_t queries) {
+  constexpr uint64_t kHigh = uint64_t(1024 >> 4 | 1 << 30) << 32;  // groups of rows are 1024 bytes apart; 128-byte swizzle
   common::mma_begin();
 #pragma unroll
   for (int k = 0; k < kWidth / 32; ++k)  // 32 dims are 32 bytes of a row
-    multiply_step<kColumns>(d, keys + 2 * k, queries + 2 * k, k > 0, std::make_index_sequence<kColumns / 2>());
+    multiply_tiles<Multiply<kColumns>>(d, kHigh | (keys + 2 * k), kHigh | (queries + 2 * k), k > 0);
   common::mma_commit();
 }
 

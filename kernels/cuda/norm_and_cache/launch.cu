@@ -34,15 +34,7 @@ void norm_and_cache(TensorView query, TensorView kv, TensorView keys, TensorView
     common::launch_pdl(norm_and_cache_kernel, dim3(ctas), kThreads, 0, stream_of(query), p);
     return;
   }
-  fp32_ops::Linear projection = {};
-  projection.x = data<void>(x), projection.stride = x.value().stride(0);
-  projection.weight = data<float>(weight);
-  projection.out = data<float>(out);
-  projection.tokens = p.tokens;
-  projection.rows = static_cast<int>(weight.value().size(0));
-  projection.width = static_cast<int>(x.value().size(1));
-  projection.scale = static_cast<float>(scale);
-  projection.static_weights = static_weights;
+  const fp32_ops::Linear projection = fp32_ops::linear_of(x.value(), weight.value(), out.value(), scale, static_weights);
   const cudaStream_t stream = stream_of(query);
   if (p.tokens <= fp32_ops::kLinearTokens && !one_order) {
     const auto kernel = p.tokens == 1 ? norm_and_cache_linear_kernel<1> : norm_and_cache_linear_kernel<fp32_ops::kLinearTokens>;

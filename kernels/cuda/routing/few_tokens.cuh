@@ -38,12 +38,7 @@ __device__ __forceinline__ void choose_experts(const Routing& p, int rank, int c
     __syncthreads();
 
     const uint32_t own = lane < p.groups ? group_scores[slot][lane] : 0;
-    int better = 0;
-    for (int g = 0; g < p.groups; ++g) {
-      const uint32_t other = __shfl_sync(kAll, own, g);
-      better += other > own || (other == own && g < lane);
-    }
-    const unsigned kept = __ballot_sync(kAll, lane < p.groups && better < p.topk_groups);
+    const unsigned kept = kept_groups(p, own, lane);
     int place = p.topk;  // the number of kept experts that come before this one
     if (kept >> group & 1) {
       place = 0;

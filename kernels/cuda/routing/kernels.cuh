@@ -38,6 +38,16 @@ __device__ __forceinline__ float value_of(uint32_t key) {
 }
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
+// A bit for each group that is kept; lane g has the key of group g's score.
+__device__ __forceinline__ unsigned kept_groups(const Routing& p, uint32_t score, int lane) {
+  int better = 0;
+  for (int g = 0; g < p.groups; ++g) {
+    const uint32_t other = __shfl_sync(kAll, score, g);
+    better += other > score || (other == score && g < lane);
+  }
+  return __ballot_sync(kAll, lane < p.groups && better < p.topk_groups);
+}
+
 // kHeld: experts per lane.
 template <int kHeld>
 __global__ void __launch_bounds__(kRouteWarps * 32) route_kernel(Routing p) {
@@ -76,12 +86,7 @@ __global__ void __launch_bounds__(kRouteWarps * 32) route_kernel(Routing p) {
       const float sum = size > 1 ? value_of(best) + value_of(next) : value_of(best);
       if (lane == g) score = key_of(sum);
     }
-    int better = 0;
-    for (int g = 0; g < p.groups; ++g) {
-      const uint32_t other = __shfl_sync(kAll, score, g);
-      better += other > score || (other == score && g < lane);
-    }
-    const unsigned kept = __ballot_sync(kAll, lane < p.groups && better < p.topk_groups);
+    const unsigned kept = kept_groups(p, score, lane);
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) {
       const int e = lane + 32 * i;

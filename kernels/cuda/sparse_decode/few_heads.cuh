@@ -242,10 +242,9 @@ __device__ __forceinline__ void few_math(const Problem& p, FewMemory<kStages>& s
 #pragma unroll
         for (int w = 0; w < 4; ++w) {
           const uint4 raw = load_shared16(row + w * kFewRows * kScorePitch * 4);
-          total[0] += __uint_as_float(raw.x);
-          total[1] += __uint_as_float(raw.y);
-          total[2] += __uint_as_float(raw.z);
-          total[3] += __uint_as_float(raw.w);
+          const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
+#pragma unroll
+          for (int j = 0; j < 4; ++j) total[j] += __uint_as_float(words[j]);
         }
 #pragma unroll
         for (int j = 0; j < 4; ++j) x[4 * c + j] = mask >> j & 1 ? total[j] * q.unit : -INFINITY;

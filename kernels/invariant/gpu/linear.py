@@ -7,11 +7,7 @@ from ...build import load
 from ...cuda import kv_up_projection as kernels
 from ...quantize import quantize_blocks
 from ...tile.bf16_gemm import K_STEP, by_heads
-from ...tile.bf16_gemm import linear as tile_linear
-
-
-def linear(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
-    return tile_linear(x, weight, out_dtype)
+from ...tile.bf16_gemm import linear as linear
 
 
 def _check(name: str, dims: int) -> None:

@@ -21,8 +21,7 @@ def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: f
     return fp32_ops.layer_norm(x, weight, bias, eps)
 
 
-def fp32_linear(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Tensor:
-    return fp32_ops.fp32_linear_in_order(x, weight, scale)
+fp32_linear = fp32_ops.fp32_linear_in_order
 
 
 def norm_and_cache(new: NewEntries) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
