@@ -164,7 +164,9 @@ def alternatives(schema: Any, references: References) -> Iterator[Any]:
 def has_end(schema: Any) -> bool:
     """Tell whether some value of a schema is finite. A schema that refers to itself at every turn has none."""
     references, waiting = References(schema), [schema]
-    unmet: dict[int, set[int]] = {}  # by the id of a schema inside of it: its needs, of which none is known to have an end
+    unmet: dict[
+        int, set[int]
+    ] = {}  # by the id of a schema inside of it: its needs, of which none is known to have an end
     needed: dict[int, list[tuple[int, int]]] = defaultdict(list)  # by the id of a schema: those needs that it meets
     while waiting:
         part = waiting.pop()
