@@ -4,8 +4,6 @@ import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .extensions import attach
-
 if TYPE_CHECKING:
     from .chat import ChatCompletion, ChatDelta
     from .completion import Completion, Delta
@@ -27,14 +25,6 @@ __all__ = [
 
 # The library is silent until a program configures logging.
 logging.getLogger("deepseek_v32").addHandler(logging.NullHandler())
-
-# What the packages on top of the core add to its classes. They are imported on first use.
-attach(
-    trace_prompts="conformance.tracer",  # LLM.trace
-    write_report="report.page",  # Completion.save_html
-    notebook_frame="report.page",  # a Completion in a notebook
-    CacheCheck="cache_check.check",  # an observer of the runner, with LLM(check_cache=True)
-)
 
 if not TYPE_CHECKING:  # a type checker knows the names above, and should report others
     _MODULES = {

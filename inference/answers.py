@@ -53,10 +53,7 @@ class Driver:
 
     @contextmanager
     def engine(self, user: str | None = None) -> Iterator[Engine]:
-        """The engine, for only this caller. user: who others are told has it meanwhile; by default the thread's name.
-
-        RuntimeError if it is in use at this moment, or in a forked child; ValueError if it is closed.
-        """
+        """The engine, for only this caller, or RuntimeError. user: what others are told; by default the thread's name."""
         check_process(self._process)
         if not self._in_use.acquire(blocking=False):
             raise RuntimeError(
@@ -72,10 +69,7 @@ class Driver:
             self._in_use.release()
 
     def deltas(self, requests: list[Request]) -> Iterator[Delta]:
-        """Queue the requests and step until all of them have finished. Closing the iterator cancels the rest.
-
-        A completion whose selection is recorded has its recording.
-        """
+        """Queue the requests and step until all of them have finished. Closing the iterator cancels the rest."""
         by_id = {request.id: request for request in requests}
         open_ids = set(by_id)
         try:

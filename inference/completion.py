@@ -38,9 +38,7 @@ class Timings:
     time_to_first_token: float | None  # None if no token was generated
     total: float
     tokens_per_second: float | None  # decode rate: tokens after the first, over their time; None for fewer than two
-    selected_fraction: (
-        float  # tokens that DSA selected / context tokens, summed over the queries of the generated tokens
-    )
+    selected_fraction: float  # tokens that DSA selected / context tokens, over the generated tokens' queries
     drafted_tokens: int = 0  # generated tokens that the draft layer had guessed; the others took a step each
 
 

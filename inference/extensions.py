@@ -1,18 +1,15 @@
-"""Functions of other packages that LLM and Completion offer as methods. `inference/__init__` says where each of them is.
-
-So the core calls them without importing the packages that stand on it.
-"""
+"""Functions of the packages that stand on the core, which LLM and Completion offer as methods. Imported on first use."""
 
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-_modules: dict[str, str] = {}
-
-
-def attach(**modules: str) -> None:
-    """Say which module of the package `inference` has each function. It is imported when the function is first called."""
-    _modules.update(modules)
+_modules = {
+    "trace_prompts": "conformance.tracer",  # LLM.trace
+    "write_report": "report.page",  # Completion.save_html
+    "notebook_frame": "report.page",  # a Completion in a notebook
+    "CacheCheck": "cache_check.check",  # an observer of the runner, with LLM(check_cache=True)
+}
 
 
 def attached(name: str) -> Callable[..., Any]:

@@ -89,11 +89,7 @@ class Recording:
             self.bytes += 4 * (recorded + scores)
 
     def label(self, name: Namer, control_ids: Iterable[int], user_id: int | None = None) -> None:
-        """How to name the tokens, and the ids that are control tokens. Unlabelled, ids are shown.
-
-        name: called when texts are first needed, because a long context's texts take a while. user_id: of the token that begins
-        a user's message, if there is one.
-        """
+        """Name tokens and control tokens. name: called when texts are needed. user_id: of the token that begins a message."""
         self._user_id, self._name, self._texts, self._control = user_id, name, None, frozenset(control_ids)
 
     @property
@@ -261,11 +257,7 @@ class Recording:
 
 
 def strengths_of(selection: TokenSelection, layer: int) -> np.ndarray:
-    """fp64 [K]: how clearly a layer selected each of its positions, from 0 for the lowest selected score to 1 for the highest.
-
-    Scores of different layers have different scales; this makes them comparable. Ones where the layer had no choice, that is,
-    where it has no scores.
-    """
+    """fp64 [K]: how clearly a layer selected each position, from 0 for the lowest selected score to 1; ones if it had no choice."""
     scores = selection.scores.get(layer)
     if scores is None or len(scores) == 0:
         return np.ones(len(selection.positions(layer)))

@@ -8,34 +8,17 @@ class TokenSelection:
 
     __slots__ = ("_layers", "_mass", "_record", "_scores", "drafted", "position")
 
-    def __init__(
-        self,
-        position: int,
-        layers: dict[int, np.ndarray] | None = None,
-        scores: dict[int, np.ndarray] | None = None,
-        drafted: bool = False,
-        mass: dict[int, np.ndarray] | None = None,
-    ) -> None:
+    def __init__(self, position: int, record: np.ndarray | None = None, drafted: bool = False) -> None:
         """position: of the query, which is the token before the generated one. drafted: the generated token was guessed by the
-        draft layer before this position was computed. The rest: see the properties."""
-        self.position = position
-        self.drafted = drafted
-        self._layers = {} if layers is None else layers
-        self._scores = {} if scores is None else scores
-        self._mass = {} if mass is None else mass
-        self._record: np.ndarray | None = None
+        draft layer before this position was computed.
 
-    @classmethod
-    def of_record(cls, position: int, record: np.ndarray, drafted: bool = False) -> "TokenSelection":
-        """Make one of int32 [L, 2, K]: each layer's positions, ascending and then -1, and the bits of their fp32 scores.
-
-        The properties are made when they are looked at, because most selections are looked at late or never.
+        record: int32 [L, 2, K]: each layer's positions, ascending and then -1, and the bits of their fp32 scores. The properties
+        are made of it when they are looked at, because most selections are looked at late or never.
         """
-        made = cls.__new__(cls)
-        made.position = position
-        made.drafted = drafted
-        made._record = record
-        return made
+        self.position, self.drafted, self._record = position, drafted, record
+        self._layers: dict[int, np.ndarray] = {}
+        self._scores: dict[int, np.ndarray] = {}
+        self._mass: dict[int, np.ndarray] = {}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(position={self.position}, drafted={self.drafted}, layers={self.layers})"
@@ -73,6 +56,5 @@ class TokenSelection:
             self._layers = {layer: positions[:count] for layer, (positions, _) in enumerate(values)}
             chosen = values if count <= self.position else ()  # else there was nothing to choose
             self._scores = {layer: scores.view(np.float32) for layer, (_, scores) in enumerate(chosen)}
-            self._mass = {}
             self._record = None  # last, because another thread may look, too
         return self

@@ -70,9 +70,12 @@ class Campaigns:
         return stopping.run(self._seed, self._count(10))
 
     def faults(self) -> Result:
-        """1,000 faults injected into the engine."""
+        """1,000 faults injected into the engine, and 80 into the reads of offloaded experts."""
         faults = import_module("campaigns.faults")
-        return faults.run(self._seed, self._count(1000), faults.load(self._device, self._precision))
+        result: Result = faults.run(self._seed, self._count(1000), faults.load(self._device, self._precision))
+        offloaded = faults.load(self._device, self._precision, offload="experts", expert_slots=6)
+        experts = faults.run(self._seed, self._count(80), offloaded, where="experts")
+        return result | {"experts": experts, "failures": result["failures"] + experts["failures"]}
 
     def checkpoints(self) -> Result:
         """2,000 mutants of checkpoints."""

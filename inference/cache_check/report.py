@@ -13,7 +13,6 @@ from typing import Any
 
 from ...kernels.types import CHAIN, INDEX, INDEX_BYTES, LATENT, LATENT_BYTES, TOKENS
 from ..engine.request import Request
-from .plan import CheckPlanner
 
 log = logging.getLogger(__name__)
 
@@ -46,13 +45,12 @@ class Mismatch:
 
 
 class CacheReports:
-    """Writes reports. A file holds tokens of the request, so only its owner may read it; the log does not name them.
+    """Writes reports into the system's temporary folder. They hold tokens, so only their owner may read them; the log has none."""
 
-    The files go to the system's folder of temporary files.
-    """
-
-    def __init__(self, planner: CheckPlanner, page_size: int, stamp_at: Callable[[int, int, int], int]) -> None:
-        self._planner, self._page_size, self._stamp_at = planner, page_size, stamp_at
+    def __init__(
+        self, chain: Callable[[Request, int], int], page_size: int, stamp_at: Callable[[int, int, int], int]
+    ) -> None:
+        self._chain, self._page_size, self._stamp_at = chain, page_size, stamp_at
         self._files = 0
         self._reported: deque[int] = deque(maxlen=_REMEMBERED)
 
@@ -65,10 +63,8 @@ class CacheReports:
 
     def _write(self, mismatch: Mismatch, others: Sequence[Request]) -> str:
         """Report a mismatch. Returns the error of its request."""
-        if (
-            mismatch.kind == CHAIN
-        ):  # two entries do not follow each other: one of them does not belong to the request's tokens
-            right = self._planner.chain(mismatch.request, mismatch.position)
+        if mismatch.kind == CHAIN:  # two entries do not follow each other: which belongs to the request's tokens?
+            right = self._chain(mismatch.request, mismatch.position)
             if mismatch.expected != right:
                 before = mismatch.position - 1
                 mismatch = replace(mismatch, kind=TOKENS, position=before, expected=right, found=mismatch.expected)
@@ -116,7 +112,7 @@ class CacheReports:
         for request in others:
             if len(request.tokens) < count or request is mismatch.request:
                 continue
-            chain = self._planner.chain(request, count)
+            chain = self._chain(request, count)
             stamped = mismatch.kind in (LATENT, INDEX)
             value = self._stamp_at(chain, mismatch.layer, mismatch.kind) if stamped else chain
             if value == mismatch.found:

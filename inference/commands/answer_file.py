@@ -36,11 +36,7 @@ def open_answers(path: Path) -> JsonlLog:
 def answer_file(
     load: "Callable[[], LLM]", prompts: list[Prompt], encoder: PromptEncoder, output: Path | None, as_json: bool
 ) -> int:
-    """Answer the prompts of a file together; returns the number of failed ones.
-
-    Answers go to `output`, else to standard output: as JSON in the order in which they finish, or as DeepSeek's own program
-    prints them, in the order of the prompts.
-    """
+    """Answer the prompts together, into `output` or on standard output (JSON as they finish); returns how many failed."""
     if output is None:
         write = _print_json if as_json else _print_in_order(prompts)
         return _answer_all(load(), prompts, encoder, write, bar=not sys.stdout.isatty())

@@ -83,28 +83,22 @@ def read_requests(path: Path) -> list[BatchRequest]:
     """Read and check the requests of a file. ValueError names the line that is not a request."""
     requests: dict[str, BatchRequest] = {}
     for number, text in read_lines(path):
-        request = _read_request(f"{path}:{number}", text)
-        if request.custom_id in requests:
-            raise ValueError(
-                f"{path}:{number}: custom_id is {request.custom_id!r:.100}; expected one that no earlier line has"
-            )
-        requests[request.custom_id] = request
+        place = f"{path}:{number}"
+        try:
+            value = parse_object(text.encode())
+        except ValueError as error:
+            raise ValueError(f"{place}: {error}; expected a JSON object with a custom_id") from None
+        if not isinstance(id := value.get("custom_id"), str):
+            raise ValueError(f"{place}: custom_id is {id!r:.50}; expected a text")
+        if value.get("method", "POST") != "POST" or value.get("url") not in URLS:
+            target = f"{value.get('method', 'POST')} to {value.get('url')}"
+            raise ValueError(f"{place}: request is a {target:.100}; expected a POST to {' or '.join(URLS)}")
+        if id in requests:
+            raise ValueError(f"{place}: custom_id is {id!r:.100}; expected one that no earlier line has")
+        requests[id] = BatchRequest(id, value["url"], value.get("body"))
     if not requests:
         raise ValueError(f"{path} has no requests; expected at least 1")
     return list(requests.values())
-
-
-def _read_request(place: str, text: str) -> BatchRequest:
-    try:
-        value = parse_object(text.encode())
-    except ValueError as error:
-        raise ValueError(f"{place}: {error}; expected a JSON object with a custom_id") from None
-    if not isinstance(value.get("custom_id"), str):
-        raise ValueError(f"{place}: custom_id is {value.get('custom_id')!r:.50}; expected a text")
-    if value.get("method", "POST") != "POST" or value.get("url") not in URLS:
-        target = f"{value.get('method', 'POST')} to {value.get('url')}"
-        raise ValueError(f"{place}: request is a {target:.100}; expected a POST to {' or '.join(URLS)}")
-    return BatchRequest(value["custom_id"], value["url"], value.get("body"))
 
 
 def open_answers(path: Path) -> JsonlLog:

@@ -1,7 +1,6 @@
 """`deepseek-v32 bench`: how fast a checkpoint prefills and decodes on this machine, or a profile of a few steps."""
 
 import json
-import os
 import random
 import statistics
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from . import loading
-from .files import check_place
+from .files import check_place, replacing
 from .options import ModelOptions, option, with_options
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def bench(
     ] = None,
     as_json: Annotated[bool, option("Print only the JSON line.", "--json")] = False,
 ) -> None:
-    """Measure prefill and decode on random tokens, or profile a few steps. The last line of output is JSON."""
+    """Measure prefill and decode. Tokens are random, and the last line of output is JSON."""
     if profile is not None:
         if not profile.name.endswith(SUFFIXES):
             raise ValueError(f"--profile is {profile}; expected a name that ends in {' or '.join(SUFFIXES)}")
@@ -138,9 +137,5 @@ def write_profile(path: Path, llm: "LLM", prompts: list[list[int]]) -> None:
         activities.append(ProfilerActivity.CUDA)
     with profile(activities=activities) as profiler:
         llm.generate(prompts, params)
-    draft = path.with_name(f".{os.getpid()}.{path.name}")  # a failed run leaves no incomplete file
-    try:
+    with replacing(path) as draft:
         profiler.export_chrome_trace(str(draft))
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)

@@ -22,6 +22,7 @@ from prompt_toolkit.key_binding.key_processor import KeyPressEvent
 
 from ..text.errors import describe_error
 from .chat_session import COMMANDS, FILE, ChatSession, Message, help_text, parse_command
+from .files import replacing
 from .terminal import dim, show_stream, statistics, visible, wrapped
 
 PROMPT, CONTINUED, QUOTES = ">>> ", "... ", '"""'
@@ -197,13 +198,18 @@ class TerminalInput(LineInput):
     """Reads messages with prompt_toolkit. A paste is one message, whatever it holds; Alt-Enter begins a new line."""
 
     def __init__(self, keep_history: bool) -> None:
+        history: History = InMemoryHistory()
+        try:
+            history = FileHistory(history_path()) if keep_history else history
+        except OSError as error:
+            print(dim(f"No history is kept: {describe_error(error)}", sys.stderr), file=sys.stderr)
         self._session: PromptSession[str] = PromptSession(
             multiline=True,
             prompt_continuation=CONTINUED,
             key_bindings=_bindings(),
             completer=CommandCompleter(),
             complete_while_typing=False,
-            history=_history() if keep_history else InMemoryHistory(),
+            history=history,
             enable_open_in_editor=True,
         )
         self._results: PromptSession[str] = PromptSession(multiline=True, key_bindings=_bindings())
@@ -287,14 +293,6 @@ def history_path() -> Path:
     return base / "deepseek-v32" / "history.jsonl"
 
 
-def _history() -> History:
-    try:
-        return FileHistory(history_path())
-    except OSError as error:
-        print(dim(f"No history is kept: {describe_error(error)}", sys.stderr), file=sys.stderr)
-        return InMemoryHistory()
-
-
 class FileHistory(History):
     """A JSON text on each line, the latest last, readable only by its owner. Several chats may append to it."""
 
@@ -310,10 +308,9 @@ class FileHistory(History):
         lines = self._path.read_bytes().splitlines(keepends=True)
         if len(lines) > 2 * MOST_ENTRIES:
             lines = lines[-MOST_ENTRIES:]
-            draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as writer:
-                writer.writelines(lines)
-            draft.replace(self._path)
+            with replacing(self._path) as draft:
+                draft.touch(0o600)
+                draft.write_bytes(b"".join(lines))
         entries = []
         for line in lines[-MOST_ENTRIES:]:
             try:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .files import write_whole
+from .files import replacing
 
 if TYPE_CHECKING:
     from ..completion import Completion
@@ -111,12 +111,21 @@ class ChatSession:
         field = {"max_new_tokens": "max_tokens"}.get(plain := name.lstrip("-").replace("-", "_"), plain)
         if field not in SETTINGS:
             raise ValueError(f"setting is {name}; expected one of {', '.join(SETTINGS)}")
-        self.params = replace(self.params, **{field: _parsed(field, value)})
+        parsed: Any = () if field == "stop" else None
+        if value.lower() not in ("none", "null"):
+            try:
+                parsed = json.loads(value)
+            except (ValueError, RecursionError):
+                parsed = value
+            if field == "stop" and not isinstance(parsed, list):
+                parsed = (parsed if isinstance(parsed, str) else value,)
+        self.params = replace(self.params, **{field: parsed})
         return f"{name} is {value}."
 
     def save(self, argument: str, replace_file: bool = False) -> str:
         path = self._new_file("/save", argument, replace_file)
-        write_whole(path, json.dumps(self.messages, ensure_ascii=False, indent=2) + "\n")
+        with replacing(path) as draft:
+            draft.write_text(json.dumps(self.messages, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
         self._own_files.add(path.resolve())
         return f"{len(self.messages)} messages saved in {path}."
 
@@ -175,19 +184,6 @@ def _path(command: str, argument: str) -> Path:
 
 def _is_message(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(value.get(key), str) for key in ("role", "content"))
-
-
-def _parsed(field: str, text: str) -> Any:
-    """Read a value as it was typed: JSON, none, or a text."""
-    if text.lower() in ("none", "null"):
-        return () if field == "stop" else None
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        value = text
-    if field == "stop" and not isinstance(value, list):
-        return (text if not isinstance(value, str) else value,)
-    return value
 
 
 FILE = "FILE"  # an argument that is completed as a path

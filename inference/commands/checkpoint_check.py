@@ -54,7 +54,7 @@ def check_checkpoint(directory: Path, ranks: int) -> CheckpointFindings:
     """Read the headers and settings of a checkpoint of either layout, for `ranks` processes that share it."""
     if not directory.is_dir():
         return CheckpointFindings([Finding("directory", "", [no_directory(directory)])])
-    others = [_check_tokenizer(directory), _check_manifest(directory, ranks)]
+    others = [_check_tokenizer(directory), _check_manifest(directory)]
     try:
         config = read_config(directory)
         Plan(config, size=ranks)
@@ -121,7 +121,7 @@ def _check_tokenizer(directory: Path) -> Finding:
     return Finding("tokenizer", text, problems)
 
 
-def _check_manifest(directory: Path, ranks: int) -> Finding:
+def _check_manifest(directory: Path) -> Finding:
     problems: list[str] = []
     text = f"none; deepseek-v32 manifest {directory} notes the hashes, which loading then compares"
     try:

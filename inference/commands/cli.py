@@ -63,7 +63,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-# Each command's examples, in the order of the commands in --help.
+# Each command's examples, in the order of the commands in --help, which shows the first sentence of their description.
 EXAMPLES: dict[Callable[..., None], str] = {
     generate: """
     deepseek-v32 generate  # a chat
@@ -120,19 +120,8 @@ EXAMPLES: dict[Callable[..., None], str] = {
     deepseek-v32 probe --base-url http://127.0.0.1:8000/v1 --json
     """,
 }
-# In the list of commands. The others' is the first sentence of their description.
-SHORT_HELP = {
-    score: "Score texts: log-probabilities and perplexity.",
-    convert: "Write one file of weights for each rank.",
-    manifest: "Write checksums.",
-    doctor: "Print versions, devices and kernels, or check a checkpoint.",
-    bench: "Measure prefill and decode.",
-    trace: "Record every stage of a forward pass.",
-    compare: "Find the first stage at which two traces differ.",
-    probe: "Say whether a server is right, or which bug it has.",
-}
 for command, examples in EXAMPLES.items():
-    app.command(cls=HelpCommand, epilog=examples, short_help=SHORT_HELP.get(command))(command)
+    app.command(cls=HelpCommand, epilog=examples)(command)
 
 
 def _print_version(is_given: bool) -> None:

@@ -20,7 +20,7 @@ def convert(
     ] = False,
     verify_hashes: VerifyHashesOption = True,
 ) -> None:
-    """Convert a Hugging Face checkpoint into one file of weights for each rank, and a manifest of hashes.
+    """Write one file of weights for each rank. Converts a Hugging Face checkpoint, and writes a manifest of hashes.
 
     An interrupted run is resumed by the next one.
     """
@@ -54,7 +54,7 @@ def manifest(
         bool, option("Write nothing: read the checkpoint, converted or not, and compare all checksums.", "--verify")
     ] = False,
 ) -> None:
-    """Write checksums to DIRECTORY/model.safetensors.manifest.json, so that later loads notice changed bytes.
+    """Write checksums. Later loads compare those in DIRECTORY/model.safetensors.manifest.json, and notice changed bytes.
 
     Run it once, right after the download. It reads the whole checkpoint.
     """

@@ -41,7 +41,7 @@ def doctor(
     tensor_parallel_size: TensorParallelOption = None,
     as_json: Annotated[bool, option("One JSON object.", "--json")] = False,
 ) -> None:
-    """Print versions, devices and the implementation chosen for every operation; with --model, check a checkpoint.
+    """Print versions, devices and kernels, or check a checkpoint. Says which implementation every operation has.
 
     The exit code is 1 if the checkpoint has a problem, or fits nowhere, even with --offload experts.
     """

@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import Any
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file, or leave an existing one as it was. OSError names the file."""
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield the name of a draft, which replaces `path` at the end of the block. OSError names `path`."""
     if path.exists() and not path.is_file():  # a pipe or a device
-        path.write_text(text, encoding="utf-8")
+        yield path
         return
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".{os.getpid()}.{path.name}")
     try:
-        draft.write_text(text, encoding="utf-8")
+        yield draft
         draft.replace(path)
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror, str(path)) from None
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def read_utf8(path: Path) -> str:

@@ -60,11 +60,7 @@ def read_overrides(config: Path | None, overrides: Sequence[str] | None) -> dict
 
 
 def load_llm(model: Path | None, chosen: EngineConfig, *, needs_text: bool = False, layers: int | None = None) -> "LLM":
-    """Load a model and say on standard error what was resolved. ValueError says what is wrong with an option.
-
-    model: checkpoint directory; None stands for the demo, or with synthetic weights for the released model's configuration.
-    needs_text: refuse a checkpoint without tokenizer. layers: how many layers synthetic weights have.
-    """
+    """Load a model, or the demo, and say what was resolved. needs_text: it must have a tokenizer. layers: of synthetic weights."""
     synthetic = chosen.synthetic
     if layers is not None and not synthetic:
         raise ValueError(f"--layers is {layers}; expected only together with --synthetic")

@@ -224,7 +224,14 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     shared = [field for each in fields.values() for field in each.values()]
     rest = [parameter for parameter in own if parameter.name not in classes]
     parameters = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in (*shared, *rest)]
-    names = {parameter.name: _option_name(parameter) for parameter in parameters}
+    names: dict[str, str] = {}
+    for parameter in parameters:
+        [info] = [each for each in parameter.annotation.__metadata__ if isinstance(each, OptionInfo | ArgumentInfo)]
+        if isinstance(
+            info, OptionInfo
+        ):  # typer keeps the first name in the field `default`; the real one is the parameter's
+            derived = f"--{parameter.name.replace('_', '-')}"
+            names[parameter.name] = info.default if isinstance(info.default, str) else derived
 
     @functools.wraps(command)
     def wrapped(**values: Any) -> None:
@@ -240,12 +247,3 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return wrapped
-
-
-def _option_name(parameter: inspect.Parameter) -> str | None:
-    """The first name of an option; None for an argument."""
-    [info] = [each for each in parameter.annotation.__metadata__ if isinstance(each, OptionInfo | ArgumentInfo)]
-    if isinstance(info, ArgumentInfo):
-        return None
-    # typer keeps the first name in the field `default`; the real default is the parameter's.
-    return info.default if isinstance(info.default, str) else f"--{parameter.name.replace('_', '-')}"

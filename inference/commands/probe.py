@@ -28,7 +28,7 @@ def probe(
     as_json: Annotated[bool, option("Print the verdict as one JSON line.", "--json")] = False,
     save: Annotated[Path | None, option("Write the server's answers to this JSON file.")] = None,
 ) -> None:
-    """Ask a server that runs a known checkpoint, and say whether its answers are right or which bug they look like.
+    """Say whether a server is right, or which bug it has. It must run a known checkpoint.
 
     The key, if the server wants one, is OPENAI_API_KEY of the environment. Exit code 1: the answers are wrong.
     """

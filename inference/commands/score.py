@@ -72,7 +72,7 @@ def score(
         Path | None, option("JSONL file for the scores. Lines that already have scores there are skipped.")
     ] = None,
 ) -> None:
-    """Compute log-probabilities, perplexity and greedy agreement of texts."""
+    """Score texts: log-probabilities, perplexity, greedy agreement."""
     lines, refused = read_texts(input_file)
     totals = Totals()
     log = None if output is None else JsonlLog(output, totals.add, drop_failed=True)

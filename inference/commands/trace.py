@@ -14,7 +14,6 @@ from .prompts import Prompt, plain_tokens, read_prompts
 
 if TYPE_CHECKING:
     from ..conformance.compare import Report
-    from ..llm import LLM
 
 
 @with_options
@@ -37,7 +36,7 @@ def trace(
     ] = None,
     chunk: Annotated[int | None, option("Tokens in a step. Default: as many as a step can hold.", min=1)] = None,
 ) -> None:
-    """Record every stage of a forward pass over a text, or over several. docs/conformance.md lists the stages."""
+    """Record every stage of a forward pass. docs/conformance.md lists the stages."""
     from ...model.checkpoint.manifest import find_manifest, hash_file
     from ..conformance.tracer import trace_prompts
     from ..llm import DEMO
@@ -57,7 +56,12 @@ def trace(
         check_target(target)
     chosen = None if layers is None else read_layers(layers)
     llm = options.load(needs_text=any(text.source != "token_ids" for text in texts), reuse_pages=False)
-    ids = [_checked_tokens(llm, text) for text in texts]
+    ids = []
+    for text in texts:
+        try:
+            ids.append(llm.requests.from_tokens(plain_tokens(llm, text), min_new_tokens=0).prompt)
+        except ValueError as error:
+            raise ValueError(f"{text.place}: {error}") from None
     directory = options.model or DEMO
     manifest = find_manifest(directory)
     name = {"directory": directory.name, "manifest": None if manifest is None else hash_file(manifest.path)}
@@ -78,14 +82,6 @@ def _folders(out: Path, texts: Sequence[Prompt]) -> list[Path]:
             expected = "a folder's name of its own: letters, digits and ._-"
             raise ValueError(f"{text.place}: id is {text.id!r:.100}; expected {expected}")
     return [out / name for name in names]
-
-
-def _checked_tokens(llm: "LLM", text: Prompt) -> Sequence[int]:
-    """A text's token ids. ValueError, which names its place, if there are none or too many."""
-    try:
-        return llm.requests.from_tokens(plain_tokens(llm, text), min_new_tokens=0).prompt
-    except ValueError as error:
-        raise ValueError(f"{text.place}: {error}") from None
 
 
 def read_tokens(path: Path) -> list[int]:
@@ -122,7 +118,7 @@ def compare(
     other: Annotated[Path, typer.Argument(help="Directory of the trace to judge.", show_default=False)],
     as_json: Annotated[bool, option("Print one JSON object.", "--json")] = False,
 ) -> None:
-    """Compare two traces stage by stage. Exit code 0: they agree; 1: they differ; 2: a trace cannot be read."""
+    """Find the first stage at which two traces differ. Exit code 0: they agree; 1: they differ; 2: a trace cannot be read."""
     from ..conformance.compare import compare as compare_traces
     from ..trace import Trace
 

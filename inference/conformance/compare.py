@@ -14,21 +14,10 @@ SCORES_OF = {"selection": "index_scores", "router_choice": "router_scores"}  # b
 OWN_MARGIN = 5e-3
 
 
-def as_masks(*sets: torch.Tensor) -> list[torch.Tensor]:
-    """Sets of ids int [T, K], -1 for none, of several traces -> bool [T, ids] each, of the tokens that all have."""
-    count = min(map(len, sets))
-    flat = [each[:count].view(count, -1) for each in sets]
-    width = max(int(max(each.max() for each in flat)) + 1, 1)
-    return [membership(each, width) for each in flat]
-
-
 def follows(
     chosen: torch.Tensor, right: torch.Tensor, scores: torch.Tensor, margin: float, config: dict[str, Any]
 ) -> torch.Tensor:
-    """bool [T]: rows whose chosen ids [T, ids] are as many as the right ones and have the largest scores [T, N], within the margin.
-
-    config: with groups, only ids of the best groups can be chosen.
-    """
+    """bool [T]: rows whose chosen ids [T, ids] have the largest scores [T, N], within the margin, and the right number."""
     chosen = torch.nn.functional.pad(chosen, (0, scores.shape[1] - chosen.shape[1]))
     known = scores.isfinite()
     size = margin * torch.where(known, scores, 0.0).norm(dim=1) / known.sum(1).clamp_min(1).sqrt()
@@ -137,10 +126,7 @@ def compare(a: Trace, b: Trace) -> Report:
 
 
 def tolerance(a: Trace, b: Trace, full: str, tainted: torch.Tensor | None = None) -> float:
-    """The largest relative difference of a row that two right implementations may have at this stage.
-
-    tainted: bool [T], tokens whose earlier choices differ.
-    """
+    """The largest relative difference of a row between right implementations. tainted: bool [T], where earlier choices differ."""
     one, other = sorted((a.precision, b.precision))
     base = TOLERANCE.get((one, other), max(TOLERANCE.values()))
     name, layer = parse_name(full) or (full, None)
@@ -218,8 +204,10 @@ def _compare_choices(
     a: Trace, b: Trace, full: str, rows: torch.Tensor, tainted: torch.Tensor
 ) -> tuple[Difference | None, torch.Tensor]:
     """Compare sets. They may differ where b's own scores allow both: then the choice was too close to call."""
-    masks = as_masks(a.stages[full], b.stages[full])
-    count = len(masks[0])
+    count = min(len(a.stages[full]), len(b.stages[full]))
+    sets = [trace.stages[full][:count].view(count, -1) for trace in (a, b)]
+    width = max(int(max(each.max() for each in sets)) + 1, 1)
+    masks = [membership(each, width) for each in sets]
     other = torch.zeros_like(rows)
     other[:count] = (masks[0] != masks[1]).any(1) & rows[:count]
     close = torch.zeros_like(rows)

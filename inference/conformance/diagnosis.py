@@ -204,11 +204,6 @@ def rotate(
     return torch.stack((one * cos - other * sin, one * sin + other * cos), -1).flatten(-2)
 
 
-def deinterleaved(x: torch.Tensor) -> torch.Tensor:
-    """Pairs (2i, 2i + 1) moved to (i, i + R/2)."""
-    return torch.cat((x[..., 0::2], x[..., 1::2]), -1)
-
-
 def hadamard(x: torch.Tensor) -> torch.Tensor:
     """The Walsh-Hadamard transform of the last axis, times D^-0.5, where D must be a power of two."""
     size = x.shape[-1]
@@ -286,15 +281,6 @@ def membership(sets: torch.Tensor, width: int) -> torch.Tensor:
     mask = torch.zeros(len(sets), width + 1, dtype=torch.bool)
     inside = torch.where((sets < 0) | (sets >= width), width, sets.long())
     return mask.scatter(1, inside, True)[:, :width]
-
-
-def attend(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, allowed: torch.Tensor, scale: float
-) -> torch.Tensor:
-    """softmax(query . key * scale over allowed [R, S]) @ value: query [R, H, D], key [S, H, D], value [S, H, v]."""
-    logits = torch.einsum("thd,shd->ths", query, key) * scale
-    weights = logits.masked_fill(~allowed[:, None], -torch.inf).softmax(-1)
-    return torch.einsum("ths,shv->thv", weights.nan_to_num(0.0), value.nan_to_num(0.0))
 
 
 E4M3_MAX = 448.0

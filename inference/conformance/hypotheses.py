@@ -10,9 +10,7 @@ from .diagnosis import (
     Layout,
     NotApplicable,
     Prediction,
-    attend,
     causal,
-    deinterleaved,
     factor_of,
     fitted,
     frequencies,
@@ -341,7 +339,9 @@ def attended(power: int = 2, dense: bool = False, rope: bool = True) -> Callable
         allowed = torch.arange(count) <= case.rows[:, None] if dense else membership(case.own("selection"), count)
         q = torch.cat((query[..., :nope], rotated * rope), -1)
         k = torch.cat((keys, key_rope[:, None].expand(-1, keys.shape[1], -1)), -1).nan_to_num(0.0)
-        return attend(q, k, value, allowed, (nope + width) ** -0.5 * factor**power)
+        logits = torch.einsum("thd,shd->ths", q, k) * ((nope + width) ** -0.5 * factor**power)
+        weights = logits.masked_fill(~allowed[:, None], -torch.inf).softmax(-1)
+        return torch.einsum("ths,shv->thv", weights.nan_to_num(0.0), value.nan_to_num(0.0))
 
     return predict
 
@@ -365,7 +365,8 @@ ATTENTION = (
                one_scale),
     Hypothesis("mla-rope-half-split", ROPE, "RoPE with the pairs (i, i + rope/2) in place of (2i, 2i + 1)", turned("half")),
     Hypothesis("rope-dims-moved", ROPE, "the right values with the pairs (2i, 2i + 1) moved to (i, i + rope/2): a convention, "
-               "if query_rope and key_rope share it", lambda case: deinterleaved(case.base.float())),
+               "if query_rope and key_rope share it",
+               lambda case: torch.cat((case.base[..., 0::2], case.base[..., 1::2]), -1).float()),
     Hypothesis("yarn-missing", ROPE, "RoPE with plain frequencies in place of YaRN's", turned("interleaved", yarn=False)),
     Hypothesis("mla-rope-missing", ROPE, "no RoPE at all", lambda case: rope_input(case)[case.rows]),
     Hypothesis("rope-position-off-by-one", ROPE, "RoPE at the next position", turned("interleaved", shift=1)),

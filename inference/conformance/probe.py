@@ -34,16 +34,11 @@ _Lists = tuple[tuple[str, ...], tuple[float, ...], tuple[Mapping[str, float], ..
 
 
 def logprobs_of(block: Any) -> _Lists:
-    """Tokens, their log-probabilities and the likeliest ones of a choice's `logprobs`. Lists that do not fit together are none.
-
-    A chat completion has one list, plain completions have several; llama.cpp gives the former for both.
-    """
+    """Tokens, log-probabilities and the likeliest ones of `logprobs`: one list in a chat, several in plain completions."""
     if not isinstance(block, dict):
         return (), (), ()
-    return _several_lists(block) if isinstance(block.get("tokens"), list) else _one_list(block.get("content"))
-
-
-def _several_lists(block: dict[str, Any]) -> _Lists:
+    if not isinstance(block.get("tokens"), list):
+        return _one_list(block.get("content"))
     tokens = tuple(str(token) for token in block["tokens"])
     logprobs = tuple(_number(value) for value in block.get("token_logprobs") or ())
     tops = block.get("top_logprobs") or [None] * len(tokens)
@@ -119,7 +114,15 @@ class Client:
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self._timeout = timeout
         self._says_thinking = True  # until a server refuses to be told
-        self.model = model or self._first_model()
+        if not model:
+            listing = f"{self.base_url}/models"
+            try:
+                model = str(self._ask("/models", None)["data"][0]["id"])
+            except Refused as error:
+                raise ProbeError(f"{listing} answers {error}; expected a list of models, or --model NAME") from None
+            except (TypeError, LookupError):
+                raise ProbeError(f"{listing} lists no model; expected one, or --model NAME") from None
+        self.model = model
 
     def score(self, token_ids: Sequence[int]) -> Reply:
         """Ask for log p of every token given the earlier ones. Refused, or a reply without log-probabilities, if not served."""
@@ -168,16 +171,6 @@ class Client:
         choice = _first_choice(reply)
         tokens, logprobs, top = logprobs_of(choice.get("logprobs"))
         return Reply(tokens, logprobs, top, (choice.get("text") or "").strip(), prompt_tokens=prompt_tokens_of(reply))
-
-    def _first_model(self) -> str:
-        try:
-            listed = self._ask("/models", None).get("data")
-            return str(listed[0]["id"])  # type: ignore[index]
-        except Refused as error:
-            problem = f"answers {error}; expected a list of models, or --model NAME"
-            raise ProbeError(f"{self.base_url}/models {problem}") from None
-        except (TypeError, LookupError):
-            raise ProbeError(f"{self.base_url}/models lists no model; expected one, or --model NAME") from None
 
     def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         return self._ask(path, {"model": self.model, **body})

@@ -6,18 +6,23 @@ replaces the older one. Latents and index keys are read back from the cache afte
 later tokens will read, whichever step wrote them.
 """
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
+from importlib.metadata import version
 from math import isfinite
 from typing import Any, cast
 
 import torch
+import torch.nn.functional as F
 
+from ...kernels.cache_write import gather_index_keys, gather_latents
 from ...kernels.errors import ArgumentError
+from ...kernels.hadamard import hadamard_transform
 from ...kernels.types import Quantized
-from ...model.config import ModelConfig
-from ...model.metadata import Selection, context_slots
+from ...model.config import FP8_BLOCK, ModelConfig
+from ...model.metadata import LayerCache, Selection, context_slots
 from ...model.stages import Rows, Values, traced
 from ...model.transformer import Transformer
 from ..engine.engine import Engine
@@ -27,9 +32,10 @@ from ..engine.running.runner import Runner
 from ..engine.running.scoring import Text, prompt_steps, raise_observed
 from ..engine.sampling.sampler import draft_noise
 from ..engine.scheduling.batch import Batch
-from ..engine.step import Choices, Step
+from ..engine.step import Choices
 from ..trace import MTP_NAMES, Trace, describe_rows, full_name
-from .tracer_rows import Part, ascending, assemble, dequantized, read_cache, router_order, untransformed, versions
+
+Part = tuple[torch.Tensor, torch.Tensor]  # positions int64 [n], rows [n, …]
 
 
 class Tracer(StepObserver):
@@ -200,7 +206,16 @@ def trace_prompts(
         with closing(prompt_steps(engine, texts, size, draft_tokens=drafts)) as steps:
             for step, in_step in steps:
                 if drafts is not None:
-                    step.draft(_given_tokens(step))
+                    following = [  # the text's token after each row of the step; 0 after the last one
+                        token
+                        for request, start, count in zip(
+                            step.batch.requests, step.batch.starts, step.batch.counts, strict=True
+                        )
+                        for token in [*request.tokens[start + 1 : start + count + 1], 0][:count]
+                    ]
+                    zeros = torch.zeros(len(step.requests), dtype=torch.int64, device=step.logits.device)
+                    noise = draft_noise(step.requests, zeros.device)
+                    step.draft(Choices(torch.tensor(following, device=zeros.device), zeros, noise))
                 for text in sorted(in_step, key=lambda text: text.request.id):
                     raise_observed(engine, text.request)
                     if not text.remaining:
@@ -208,11 +223,72 @@ def trace_prompts(
                         tracer.forget(text.request.id)
 
 
-def _given_tokens(step: Step) -> Choices:
-    """Return the text's token after each row of the step, for the draft layer; 0 after the last one."""
-    batch, device = step.batch, step.logits.device
-    following: list[int] = []
-    for request, start, count in zip(batch.requests, batch.starts, batch.counts, strict=True):
-        following += [*request.tokens[start + 1 : start + count + 1], 0][:count]
-    zeros = torch.zeros(len(step.requests), dtype=torch.int64, device=device)
-    return Choices(torch.tensor(following, device=device), zeros, draft_noise(step.requests, device))
+def dequantized(values: Quantized) -> torch.Tensor:
+    """FP8 values [..., D] with their scales -> fp32."""
+    width = values.values.shape[-1]
+    return values.values.float() * values.scales.repeat_interleave(FP8_BLOCK, -1)[..., :width]
+
+
+def untransformed(x: torch.Tensor) -> torch.Tensor:
+    """The Hadamard transform undone, fp32: it is its own inverse."""
+    return hadamard_transform(x.float(), x.shape[-1] ** -0.5, backend="reference")
+
+
+def ascending(ids: torch.Tensor) -> torch.Tensor:
+    """Sets of ids int [R, K], -1 for none -> int32, each in ascending order, then -1."""
+    last = torch.iinfo(torch.int32).max
+    ordered = torch.where(ids < 0, last, ids).int().sort(-1).values
+    return torch.where(ordered == last, -1, ordered)
+
+
+def read_cache(cache: LayerCache, slots: torch.Tensor, config: ModelConfig) -> dict[str, torch.Tensor]:
+    """The entries of some slots int64 [S]: as numbers, fp32, and as bytes."""
+    entries = gather_latents(cache.latent, slots, config.kv_lora_rank, torch.float32, backend="reference")
+    keys, scales = gather_index_keys(cache.index, slots, backend="reference")
+    rows = cache.latent.view(-1, cache.latent.shape[-1])[slots].contiguous()
+    record = keys.contiguous().view(torch.uint8)
+    plain = keys.float()
+    if scales is not None:
+        plain = untransformed(plain * scales[:, None])
+        record = torch.cat((record, scales[:, None].contiguous().view(torch.uint8)), 1)
+    latent, rope = entries.split((config.kv_lora_rank, config.qk_rope_head_dim), 1)
+    latents = {"latent": latent, "key_rope": rope, "latent_record": rows.view(torch.uint8)}
+    return {**latents, "index_key": plain, "index_record": record}
+
+
+def assemble(name: str, parts: Sequence[Part], length: int, context: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows by position -> [length, …], and which of them there are. Missing rows hold NaN, -1 or 255."""
+    plain = name.rpartition(".")[2]
+    fill: float = {"index_scores": -torch.inf, "selection": -1}.get(plain, torch.nan)
+    width = (
+        context if plain == "index_scores" else max(values.shape[1] if values.dim() > 1 else 0 for _, values in parts)
+    )
+    sample = parts[0][1]
+    shape = (length, *((width,) if sample.dim() > 1 else ()), *sample.shape[2:])
+    missing = fill if sample.is_floating_point() else 255 if sample.dtype == torch.uint8 else -1
+    out, present = torch.full(shape, missing, dtype=sample.dtype), torch.zeros(length, dtype=torch.bool)
+    for positions, values in parts:
+        inside = positions < length
+        rows = values[inside]
+        if rows.dim() > 1 and rows.shape[1] != width:
+            pad = F.pad(rows, (0, 0) * (rows.dim() - 2) + (0, max(width - rows.shape[1], 0)), value=missing)
+            rows = pad[:, :width]
+        out[positions[inside]] = rows
+        present[positions[inside]] = True
+    if plain == "selection":
+        out = out[:, : max(int((out >= 0).sum(1).max()), 1)]
+    return out, present
+
+
+def router_order(stages: dict[str, torch.Tensor]) -> None:
+    """Sort each token's experts, and their weights with them."""
+    for name in [name for name in stages if name.endswith("router_choice")]:
+        ordered, by = stages[name].sort(1)
+        stages[name] = ordered.int()
+        weights = name.replace("router_choice", "router_weights")
+        stages[weights] = stages[weights].gather(1, by)
+
+
+def versions() -> dict[str, str]:
+    python = ".".join(map(str, sys.version_info[:3]))
+    return {"python": python, "torch": torch.__version__, "deepseek-v32": version("deepseek-v32")}

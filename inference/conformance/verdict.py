@@ -181,11 +181,7 @@ def judge(golden: Golden, seen: Observation) -> Verdict:
 
 
 def _dense_share(golden: Golden, change: np.ndarray) -> float | None:
-    """Return the share of dense attention's changes in a change fp32 [F]: about 0 for a right server, 1 for one without DSA.
-
-    The least-squares factor, in units of bf16's noise: over all tokens, it finds changes that are within the noise of each of them.
-    None if too few tokens are known, or if dense attention changes too little.
-    """
+    """The least-squares share of dense attention in a change fp32 [F], by bf16's noise: 1 without DSA. None: it cannot be told."""
     v = next((bug.change for bug in golden.bugs if bug.name == DENSE), None)
     if v is None:
         return None

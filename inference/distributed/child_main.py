@@ -23,13 +23,14 @@ def main() -> None:
     from .channel import Channel
     from .connection import START_SECONDS
     from .job import Follower, Place
-    from .worker import follow
+    from .worker import Worker
 
     store = dist.TCPStore(  # type: ignore[attr-defined]  # public, though not declared so
         *("127.0.0.1", port, None, False, timedelta(seconds=START_SECONDS)), wait_for_workers=False
     )
     channel = Channel(socket.socket(fileno=descriptor))
-    follow(Follower(store, Place(rank, size, local_rank=rank), channel, is_child=True))
+    job = Follower(store, Place(rank, size, local_rank=rank), channel, is_child=True)
+    job.follow(Worker(job).handle)
 
 
 def _end_with(parent: int) -> None:

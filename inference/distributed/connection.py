@@ -32,11 +32,7 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
 
 def accept_ranks(store: Any, size: int, host: str | None) -> dict[int, Channel]:
-    """Let the other ranks connect; the channels by rank. ValueError if they do not within START_SECONDS.
-
-    host: this machine's address for ranks on others, the only one that is listened on; None: all ranks are on this machine, and a
-    socket in a directory that only this user may enter serves them. Either way a connection has to show the store's token first.
-    """
+    """Let the other ranks connect, each with the store's token. host: this machine's address; None: all ranks are here."""
     token = secrets.token_bytes(_TOKEN_BYTES)
     channels: dict[int, Channel] = {}
     deadline = time.monotonic() + START_SECONDS
@@ -128,11 +124,7 @@ PROGRAM = "deepseek_v32.inference.distributed.child_main"
 
 
 class Children:
-    """The processes of ranks 1 to size - 1 on this machine, and the channels to them.
-
-    They run PROGRAM, not the user's script: it may be a notebook, and needs no `if __name__ == "__main__"`. Ctrl-C in a terminal
-    does not reach them, because they are a session of their own. They end when this process ends, however it does.
-    """
+    """Ranks 1 to size - 1: processes of a session of their own, which run PROGRAM, no script, and end with this one."""
 
     def __init__(self, size: int) -> None:
         # Only for the addresses of the collectives. torch would listen on all interfaces, so it gets a socket that does not.

@@ -129,11 +129,7 @@ class Leader(Member):
 
     @contextmanager
     def loading(self) -> Iterator[None]:
-        """Wrap the making of the LLM: unless it succeeds, the job has failed. ValueError for a second LLM.
-
-        Children end at once. Under torchrun the other ranks end when this process exits: if they ended now, torchrun would end
-        this process, too, before its user has read why.
-        """
+        """Wrap the making of the one LLM: unless it succeeds, the job has failed. Children end at once, others at the exit."""
         if self.has_model:
             raise ValueError("this is the program's second LLM; expected one: several ranks run one model")
         self.failed = self._loading = True

@@ -75,6 +75,9 @@ class LeadingRunner:
     def errors(self, requests: Sequence[Request]) -> dict[int, str]:
         return self._runner.errors(requests)
 
+    def stage_tokens(self, tokens: torch.Tensor) -> None:
+        self._runner.stage_tokens(tokens)
+
     @property
     def max_draft_tokens(self) -> int:
         return self._runner.max_draft_tokens

@@ -41,10 +41,7 @@ class ModelSource:
 
     @classmethod
     def resolve(cls, model: str | Path | Mapping[str, Any], chosen: EngineConfig, ranks: int = 1) -> "ModelSource":
-        """Fill in this machine's defaults. ValueError, before anything is loaded, for a choice that cannot work.
-
-        model: a checkpoint directory; for synthetic weights also a config.json, or its content as a mapping.
-        """
+        """Fill in this machine's defaults. model: a checkpoint; for synthetic weights also a config.json, or its content."""
         backend, precision, synthetic = chosen.backend, chosen.precision, chosen.synthetic
         if isinstance(model, Mapping) and not synthetic:
             raise ArgumentError("model", "a configuration without weights", "a checkpoint directory, or synthetic=True")

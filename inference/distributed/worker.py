@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import islice
-from typing import NoReturn
 
 from ...kernels.device import check_device
 from ...model.synthetic.caches import fill_synthetic_caches
@@ -26,7 +25,7 @@ def lead_or_follow() -> Leader | None:
     """Connect this process with its job: the Leader on rank 0, None without a job. On other ranks it does NOT RETURN."""
     job = this_job()
     if isinstance(job, Follower):
-        follow(job)
+        job.follow(Worker(job).handle)
     return job
 
 
@@ -36,11 +35,6 @@ def loading_llm(tensor_parallel_size: int | None) -> Iterator[Leader | None]:
     job = lead_or_follow() if tensor_parallel_size is None else start_ranks(tensor_parallel_size)
     with nullcontext() if job is None else job.loading():
         yield job
-
-
-def follow(job: Follower) -> NoReturn:
-    """Do rank 0's work on this rank until rank 0 ends, then exit this process."""
-    job.follow(Worker(job).handle)
 
 
 class Worker:

@@ -50,23 +50,6 @@ class EngineStats:
     pages_used: int = 0
     pages_cached: int = 0
 
-    def snapshot(self, scheduler: Scheduler) -> "EngineStats":
-        pool, speculation = scheduler.pool, scheduler.speculation
-        return replace(
-            self,
-            finished=dict(self.finished),
-            drafted_tokens=list(speculation.drafted_tokens),
-            accepted_tokens=list(speculation.accepted_tokens),
-            prompt_tokens=scheduler.prompt_tokens,
-            cached_tokens=scheduler.cached_tokens,
-            preemptions=scheduler.preemptions,
-            running=len(scheduler.running),
-            waiting=len(scheduler.waiting),
-            pages_free=pool.free,
-            pages_used=pool.used,
-            pages_cached=pool.cached,
-        )
-
 
 class Engine:
     """Continuous batching over one model runner. One thread at a time may call its methods; any thread may call `abort`.
@@ -104,9 +87,7 @@ class Engine:
         self._deltas: list[Delta] = []  # for `step` to return; if Ctrl-C cuts it short, the next one returns them
         self._aborted: deque[int] = deque()  # appended by any thread, emptied between steps
         self._stats = EngineStats()
-        self._unsettled = (
-            False  # true during a call, and after one that something other than an Exception has cut short
-        )
+        self._unsettled = False  # true during a call, and after one that no Exception has cut short
         self._failures = 0  # in a row
 
     @property
@@ -157,10 +138,7 @@ class Engine:
                 self._postprocess(self._in_flight)
 
     def recover(self) -> None:
-        """Make scheduler and pool agree with the requests' page lists, wherever an exception has cut a method short.
-
-        Steps in flight are forgotten: their tokens are sampled again.
-        """
+        """Make scheduler and pool agree with the requests' page lists, wherever an exception has struck; forget the steps."""
         self._in_flight = None
         self.scheduler.recover(state.request for state in self._states.values())
         ended = {delta.request_id for delta in self._deltas if delta.finish_reason is not None}
@@ -187,7 +165,22 @@ class Engine:
         self.scheduler.pace = Pace(times, fixed_cost(self.config), clock)
 
     def stats(self) -> EngineStats:
-        return self._stats.snapshot(self.scheduler)
+        """A snapshot, for metrics."""
+        scheduler, pool, speculation = self.scheduler, self.pool, self.scheduler.speculation
+        return replace(
+            self._stats,
+            finished=dict(self._stats.finished),
+            drafted_tokens=list(speculation.drafted_tokens),
+            accepted_tokens=list(speculation.accepted_tokens),
+            prompt_tokens=scheduler.prompt_tokens,
+            cached_tokens=scheduler.cached_tokens,
+            preemptions=scheduler.preemptions,
+            running=len(scheduler.running),
+            waiting=len(scheduler.waiting),
+            pages_free=pool.free,
+            pages_used=pool.used,
+            pages_cached=pool.cached,
+        )
 
     def _end_aborted(self) -> None:
         while self._aborted:

@@ -62,8 +62,12 @@ class RequestState:
             last = self.finish("error", str(fault))
             return replace(last, text="".join(self._text[pieces:]), token_ids=tuple(self.request.tokens[tokens:]))
         except BaseException:
-            self._drafted = drafted
-            self._take_back(tokens, pieces)
+            self._drafted, count = drafted, tokens - len(self.request.prompt)
+            del self.request.tokens[tokens:], self._text[pieces:], self._logprobs[count:], self._selection[count:]
+            self.__post_init__()  # the decoder starts again
+            for token in self.request.output:
+                self._push_text(token)
+            self.finish_reason = self.stop_reason = self.error = None
             raise
 
     def finish(self, reason: FinishReason, error: str | None = None) -> Delta:
@@ -78,13 +82,21 @@ class RequestState:
 
     def completion(self) -> Completion:
         assert self.finish_reason is not None
-        request = self.request
+        request, now, topk, policy = self.request, time.perf_counter(), self.index_topk, self.request.policy
+        count, rate, first = request.output_count, None, None
+        if self._first is not None:
+            first = self._first - self._arrival
+            if count > 1 and self._last > self._first:
+                rate = (count - 1) / (self._last - self._first)
+        contexts = range(len(request.prompt), len(request.tokens))
+        selected = sum([min(each, topk) if policy is None else policy.width(each, topk) for each in contexts])
+        fraction = selected / sum(contexts) if contexts else 1.0
         return Completion(
             text="".join(self._text),
             token_ids=request.output,
             finish_reason=self.finish_reason,
-            usage=Usage(len(request.prompt), request.output_count, request.queue.cached_tokens or 0),
-            timings=self._timings(),
+            usage=Usage(len(request.prompt), count, request.queue.cached_tokens or 0),
+            timings=Timings(first, now - self._arrival, rate, fraction, self._drafted),
             logprobs=self._logprobs if request.params.logprobs is not None else None,
             stop_reason=self.stop_reason,
             error=self.error,
@@ -116,16 +128,6 @@ class RequestState:
         if self.finish_reason is not None:
             text += self._flush()
         return self._delta(text, sample, selection)
-
-    def _take_back(self, tokens: int, pieces: int) -> None:
-        """Keep only this many tokens of the request and pieces of its text, and set the decoder back to that state."""
-        del self.request.tokens[tokens:], self._text[pieces:]
-        count = self.request.output_count
-        del self._logprobs[count:], self._selection[count:]
-        self.__post_init__()
-        for token in self.request.output:
-            self._push_text(token)
-        self.finish_reason = self.stop_reason = self.error = None
 
     def _push_text(self, token: int) -> str:
         if self._decoder is None:
@@ -167,21 +169,6 @@ class RequestState:
             finish_reason=self.finish_reason,
             completion=self.completion() if self.finish_reason is not None else None,
         )
-
-    def _selected_fraction(self) -> float:
-        """Return the share of their contexts that the generated tokens' queries have attended to."""
-        topk, policy = self.index_topk, self.request.policy
-        contexts = range(len(self.request.prompt), len(self.request.tokens))
-        selected = sum([min(each, topk) if policy is None else policy.width(each, topk) for each in contexts])
-        return selected / sum(contexts) if contexts else 1.0
-
-    def _timings(self) -> Timings:
-        now, count, rate, first = time.perf_counter(), self.request.output_count, None, None
-        if self._first is not None:
-            first = self._first - self._arrival
-            if count > 1 and self._last > self._first:
-                rate = (count - 1) / (self._last - self._first)
-        return Timings(first, now - self._arrival, rate, self._selected_fraction(), self._drafted)
 
 
 def _named(what: str, work: Callable[[], T]) -> T:

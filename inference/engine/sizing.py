@@ -1,7 +1,7 @@
 """Checks that a model fits in memory, counts the cache pages that fit next to it, and resolves the engine's limits."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -62,8 +62,7 @@ def resolve_limits(
     if count_pages is not None:
         page_count = count_pages(budget)
     elif page_count is None:
-        memory = (budget.max_model_len, fraction, 0, 1, observers, speculative_tokens != 0)
-        page_count = pages_in_memory(config, precision, device, *memory)
+        page_count = pages_in_memory(budget, config, precision, device, mtp=speculative_tokens != 0)
     capacity = page_count * PAGE_SIZE
     if max_model_len is not None and max_model_len > capacity:
         expected = f"at most {capacity}: {page_count} pages of {PAGE_SIZE} tokens"
@@ -95,8 +94,7 @@ def count_pages(budget: CacheBudget, model: Transformer, ranks: int = 1) -> int:
         step_bytes += record_bytes(config, budget, mtp)
     pages = budget.page_count
     if pages is None:
-        memory = budget.max_model_len, budget.memory_fraction, step_bytes, ranks, budget.observers, mtp
-        pages = pages_in_memory(config, precision, device, *memory)
+        pages = pages_in_memory(budget, config, precision, device, step_bytes, ranks, mtp)
         if slots is not None:  # they get most of the memory
             contexts = _OFFLOADED_SEQUENCES * -(-budget.max_model_len // PAGE_SIZE)
             pages = max(1, min(pages // 4, contexts))
@@ -182,14 +180,12 @@ def check_fits(
 
 
 def pages_in_memory(
+    budget: CacheBudget,
     config: ModelConfig,
     precision: Precision,
     device: torch.device | str,
-    max_model_len: int,
-    memory_fraction: float,
     step_bytes: int = 0,
     ranks: int = 1,
-    observers: Sequence[str] = (),
     mtp: bool = False,
 ) -> int:
     """Return the default number of pages. ValueError if not even one page fits.
@@ -198,20 +194,20 @@ def pages_in_memory(
     allocates. On a CPU: that fraction of the memory now available, divided among the job's `ranks`, but no more than
     a few full contexts.
     """
-    page = bytes_per_page(config, precision, mtp, observers)
+    page, fraction = bytes_per_page(config, precision, mtp, budget.observers), budget.memory_fraction
     device = torch.device(device)
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
-        budget = free - int((1 - memory_fraction) * total) - step_bytes
-        pages = budget // page
+        room = free - int((1 - fraction) * total) - step_bytes
+        pages = room // page
     else:
-        budget = int(memory_fraction * available_memory()) // ranks
-        pages = min(budget // page, _CPU_SEQUENCES * -(-max_model_len // PAGE_SIZE))
+        room = int(fraction * available_memory()) // ranks
+        pages = min(room // page, _CPU_SEQUENCES * -(-budget.max_model_len // PAGE_SIZE))
     if pages < 1:
         step = f" beside the {step_bytes / 2**20:.1f} MiB of a step" if step_bytes else ""
         raise ArgumentError(
             "memory_fraction",
-            f"{memory_fraction}, which leaves {max(budget, 0) / 2**20:.1f} MiB for the caches{step}",
+            f"{fraction}, which leaves {max(room, 0) / 2**20:.1f} MiB for the caches{step}",
             f"at least {page / 2**20:.1f} MiB, one page of {PAGE_SIZE} tokens",
         )
     return pages

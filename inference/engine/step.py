@@ -60,6 +60,9 @@ class ModelRunner(Protocol):
     def device_fault(self) -> str | None:
         """Return why the GPU has failed; None if it works. Waits for the device."""
 
+    def stage_tokens(self, tokens: torch.Tensor) -> None:
+        """Keep sampled tokens, int64 [N] on the device, for the next step."""
+
     @property
     def max_draft_tokens(self) -> int:
         """The most drafts that a step makes for a request; 0 if there is no draft layer."""
@@ -70,19 +73,6 @@ class ModelRunner(Protocol):
 
     def errors(self, requests: Sequence[Request]) -> dict[int, str]:
         """Errors by request id, from observers of steps whose tokens have been read. requests: all that run."""
-
-
-class StepRunner(Protocol):
-    """A Step's view of its runner."""
-
-    @property
-    def supports_async_scheduling(self) -> bool: ...
-
-    @property
-    def drafts(self) -> torch.Tensor: ...
-
-    def stage_tokens(self, tokens: torch.Tensor) -> None:
-        """Keep sampled tokens, int64 [N] on the device, for the next step."""
 
 
 class Step(ABC):
@@ -100,7 +90,7 @@ class Step(ABC):
 
     def __init__(
         self,
-        runner: StepRunner,
+        runner: ModelRunner,
         batch: Batch,
         logits: torch.Tensor,
         selections: SelectionRecorder | None,
@@ -180,7 +170,13 @@ class Step(ABC):
         raise NotImplementedError
 
     def _sample(self) -> Sampled:
-        drafts = self._verified_drafts()
+        batch, drafts = self.batch, None
+        if batch.draft_counts:
+            sampling = [i for i, logit_count in enumerate(batch.logit_counts) if logit_count]
+            rows, table = torch.tensor([batch.draft_rows[i] for i in sampling]), self.runner.drafts
+            if table.is_cuda:
+                rows = rows.pin_memory().to(table.device, non_blocking=True)
+            drafts = Drafts([batch.draft_counts[i] for i in sampling], table[rows])
         try:
             sampled = sample_tokens(self.logits, self.requests, drafts)
         except Exception:
@@ -193,18 +189,6 @@ class Step(ABC):
             except Exception:  # the next step gets its tokens from the host
                 log_fault(log, "keeping sampled tokens on the device failed")
         return sampled
-
-    def _verified_drafts(self) -> Drafts | None:
-        """The drafts that this step verifies, of the requests that sample."""
-        batch = self.batch
-        if not batch.draft_counts:
-            return None
-        sampling = [i for i, logit_count in enumerate(batch.logit_counts) if logit_count]
-        rows = torch.tensor([batch.draft_rows[i] for i in sampling])
-        drafts = self.runner.drafts
-        if drafts.is_cuda:
-            rows = rows.pin_memory().to(drafts.device, non_blocking=True)
-        return Drafts([batch.draft_counts[i] for i in sampling], drafts[rows])
 
     def _sample_each(self, drafts: Drafts | None) -> "ReadTokens":
         log_fault(log, "sampling %d requests together failed; they are sampled one by one", len(self.requests))

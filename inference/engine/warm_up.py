@@ -57,11 +57,7 @@ def measure_largest_step(model: Transformer, budget: CacheBudget, ranks: int = 1
 
 @torch.inference_mode()
 def warm_up_logits(model: Transformer, most: int) -> None:
-    """Logits of 1 to `most` rows, many numbers above 64 left out.
-
-    During running answers, the first step with 5, 9, 17 and 33 rows took 11 to 25 ms longer than others on the busy host of an
-    H200. Most likely a library chooses its kernel by that number and loads it at the first call.
-    """
+    """Logits of 1 to `most` rows: the first step with 5, 9, 17 or 33 took 11 to 25 ms longer, most likely to load kernels."""
     hidden = torch.zeros(most, model.config.hidden_size, dtype=model.compute.dtype, device=model.compute.device)
     for rows in sorted({*range(1, min(most, 64) + 1), *batch_buckets(most)}):
         model.lm_head.logits(hidden[:rows])
@@ -94,11 +90,7 @@ def _run(runner: Runner, batch: Batch) -> None:
 def largest_step(
     config: ModelConfig, max_batch_tokens: int, max_sequences: int, max_model_len: int
 ) -> tuple[Batch, int]:
-    """A step with as many decodes and as many prompt tokens as the limits allow, and the number of pages that it needs.
-
-    Its contexts are longer than index_topk, where the limits allow that, so that sparse attention runs. All their earlier tokens
-    lie in page 0, so that few pages suffice.
-    """
+    """A step as large as the limits allow, with contexts longer than index_topk that share page 0, and the pages that it needs."""
     decodes = min(max_sequences, max_batch_tokens) - 1
     chunk = min(max_batch_tokens - decodes, max_model_len)
     start = min(max_model_len - chunk, 2 * config.index_topk) // PAGE_SIZE * PAGE_SIZE
@@ -123,10 +115,7 @@ def shortest_prompt() -> Batch:
 
 
 def capture_first_graphs(engine: Engine, graphs: DecodeGraphs | None) -> None:
-    """Capture steps with `auto`'s drafts and without, greedy and sampled; for one request also with one draft and at answers' ends.
-
-    graphs: of the engine's runner; None: it has none. On several ranks, each captures the graphs of its own in the same steps.
-    """
+    """Capture the steps of few requests with `auto`'s drafts and without, greedy and sampled, if the runner has `graphs`."""
     policy = engine.scheduler.speculation.policy
     if graphs is None or not engine.runner.supports_async_scheduling or not isinstance(policy, TableDrafts):
         return

@@ -166,16 +166,18 @@ def run(
     llm: LLM | None = None,
     prompts: Sequence[Sequence[int]] | None = None,
     seconds: float = math.inf,
+    where: str | None = None,
 ) -> dict[str, Any]:
     """`count` faults that have struck, the points in turn. llm: by default the demo on the CPU; prompts: by default its questions.
 
-    seconds: fewer faults, if they take longer. A point that no trial reaches any more ends the campaign, and is a failure.
-    Returns trials, points (faults by point), unstruck (trials that ended before the fault's turn came), different_answers
-    (requests that got other tokens than on their own: failures in exact precision) and failures.
+    seconds: fewer faults, if they take longer. where: only at the points with this place. A point that no trial reaches any more
+    ends the campaign, and is a failure. Returns trials, points (faults by point), unstruck (trials that ended before the fault's
+    turn came), different_answers (requests that got other tokens than on their own: failures in exact precision) and failures.
     """
     llm = load() if llm is None else llm
     campaign = Campaign(llm, demo_prompts(llm) if prompts is None else prompts, seed)
-    points, struck, unstruck, missed, failures = campaign.points(), Counter[str](), 0, 0, []
+    points = [point for point in campaign.points() if where in (None, point.where)]
+    struck, unstruck, missed, failures = Counter[str](), 0, 0, list[str]()
     logging.disable(logging.CRITICAL)  # every fault is logged with its traceback
     began = time.monotonic()
     try:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from deepseek_v32.inference.config import CacheBudget
 from deepseek_v32.inference.engine.running.cache import allocate, bytes_per_page
 from deepseek_v32.inference.engine.sizing import pages_in_memory
 from deepseek_v32.model.config import ModelConfig, Precision
@@ -37,7 +38,9 @@ def test_fp8_needs_whole_scale_groups() -> None:
 
 
 def test_pages_in_memory_stay_within_their_share() -> None:
-    some = pages_in_memory(RELEASED, "exact", "cpu", 163840, 0.2)
-    more = pages_in_memory(RELEASED, "exact", "cpu", 163840, 0.4)
+    some = pages_in_memory(CacheBudget(2048, 64, 163840, 0.2), RELEASED, "exact", "cpu")
+    more = pages_in_memory(CacheBudget(2048, 64, 163840, 0.4), RELEASED, "exact", "cpu")
     assert 1 <= some < more
-    assert pages_in_memory(RELEASED, "fp8", "cpu", 128, 0.9) == 16  # eight full contexts of two pages
+    assert (
+        pages_in_memory(CacheBudget(2048, 64, 128, 0.9), RELEASED, "fp8", "cpu") == 16
+    )  # eight full contexts of two pages

@@ -133,7 +133,7 @@ def test_selections_are_made_when_somebody_looks() -> None:
     values = np.arange(LAYERS * 2 * TOPK, dtype=np.int32).reshape(LAYERS, 2, TOPK)
     recording = Recording(list(range(20)), LAYERS, TOPK)
     for position in (2, 19):  # with fewer positions than are selected, and with more
-        recording.add(7, TokenSelection.of_record(position, values, position == 19))
+        recording.add(7, TokenSelection(position, values, position == 19))
     assert not any(each.is_read for each in recording._selections) and recording.fractions == [1.0, TOPK / 20]
     assert recording.bytes == 4 * LAYERS * (3 + 2 * TOPK) and recording.header()["drafted"] == [1]
     short, long = recording._selections

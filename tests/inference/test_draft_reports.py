@@ -98,6 +98,6 @@ def test_an_experiment_next_to_a_request_with_drafts(checkpoint: Path, llm: LLM)
         [changed] = plain.generate(PROMPTS[0], GREEDY, policy=SelectionPolicy(0, topk=8))
     policies = (None, SelectionPolicy(0, topk=8))
     requests = [llm.requests.make_one(PROMPTS[1 - i], GREEDY, False, policy) for i, policy in enumerate(policies)]
-    found = llm._answers.all(requests, False)
+    found = llm.driver.all(requests, False)
     assert [each.token_ids for each in found] == [expected.token_ids, changed.token_ids]
     assert found[0].timings.drafted_tokens > 0 == found[1].timings.drafted_tokens

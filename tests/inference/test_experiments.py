@@ -135,7 +135,7 @@ def test_experiments_and_ordinary_requests_share_steps(make: Any) -> None:
         llm.engine.requests.from_tokens(prompt, GREEDY, policy=policy)
         for prompt, policy in zip(prompts, policies, strict=True)
     ]
-    together = dict(llm._answers.completions(requests))
+    together = dict(llm.driver.completions(requests))
     assert max(_difference(together[i], single[i]) for i in range(4)) < 1e-4
 
 

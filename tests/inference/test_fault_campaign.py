@@ -6,6 +6,7 @@ from campaigns import fault_clients, faults
 from campaigns.fault_points import Point
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.engine.scheduling.pages import PagePool
+from deepseek_v32.model.expert_slots import _Slots
 from support.fake_model import fake_llm
 
 # Some share their first pages; some grow into another page while they are answered.
@@ -20,6 +21,24 @@ def test_a_slice_of_the_campaign() -> None:
     result = faults.run(1, 50, small_llm(), PROMPTS)
     assert not result["failures"]
     assert result["trials"] == 50 and len(result["points"]) >= 35
+
+
+@pytest.mark.heavy
+def test_faults_of_offloaded_experts() -> None:
+    """Reads by threads that raise, return nothing or stall: only requests of the step that needed the expert end."""
+    with faults.load(offload="experts", expert_slots=6) as llm:
+        result = faults.run(1, 8, llm, where="experts")
+    assert not result["failures"] and not result["different_answers"]
+    assert set(result["points"].values()) == {2}
+
+
+@pytest.mark.heavy
+def test_the_campaign_notices_a_failed_read_that_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An expert that could not be read stays in its slot, so that later requests are ended, too, or get other answers."""
+    monkeypatch.setattr(_Slots, "_drop", lambda slots, key: None)
+    monkeypatch.setattr(fault_clients, "SECONDS", 5.0)
+    with faults.load(offload="experts", expert_slots=24) as llm:
+        assert faults.run(1, 3, llm, where="experts")["failures"]
 
 
 def test_the_campaign_notices_an_engine_that_does_not_repair_its_pages(monkeypatch: pytest.MonkeyPatch) -> None:

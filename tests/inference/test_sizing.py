@@ -126,10 +126,13 @@ def test_pages_fill_the_memory_that_weights_and_a_step_leave(gpu):
     """Of the GPU's 100 GiB, 90 may be used and 30 are in use."""
     gpu(70, 100)
     page = bytes_per_page(RELEASED, "fp8")
-    assert pages_in_memory(RELEASED, "fp8", "cuda:0", 4096, 0.9) == 60 * GIB // page
-    assert pages_in_memory(RELEASED, "fp8", "cuda:0", 4096, 0.9, step_bytes=8 * GIB) == 52 * GIB // page
+    assert pages_in_memory(CacheBudget(2048, 64, 4096, 0.9), RELEASED, "fp8", "cuda:0") == 60 * GIB // page
+    assert (
+        pages_in_memory(CacheBudget(2048, 64, 4096, 0.9), RELEASED, "fp8", "cuda:0", step_bytes=8 * GIB)
+        == 52 * GIB // page
+    )
     with pytest.raises(ValueError, match=r"leaves 0.0 MiB for the caches beside the 71680.0 MiB of a step"):
-        pages_in_memory(RELEASED, "fp8", "cuda:0", 4096, 0.9, step_bytes=70 * GIB)
+        pages_in_memory(CacheBudget(2048, 64, 4096, 0.9), RELEASED, "fp8", "cuda:0", step_bytes=70 * GIB)
 
 
 def test_a_given_number_of_pages_leaves_the_warm_up(tmp_path, monkeypatch):
@@ -160,7 +163,9 @@ def test_a_model_in_memory_leaves_room_for_the_draft_layers_cache(gpu):
 
 
 def test_ranks_divide_a_cpus_memory():
-    single, shared = (pages_in_memory(RELEASED, "exact", "cpu", 163840, 0.4, ranks=ranks) for ranks in (1, 4))
+    single, shared = (
+        pages_in_memory(CacheBudget(2048, 64, 163840, 0.4), RELEASED, "exact", "cpu", ranks=ranks) for ranks in (1, 4)
+    )
     assert shared <= single / 3
 
 

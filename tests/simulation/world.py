@@ -27,8 +27,7 @@ from deepseek_v32.inference.engine.running.scoring import AnswerScores, score, s
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.scheduling.pace import UNBOUNDED, StepTimes
 from deepseek_v32.inference.engine.scheduling.scheduler import PATIENCE
-from deepseek_v32.inference.server.service.open_work import STOPPED, TIMED_OUT
-from deepseek_v32.inference.server.service.score_jobs import ScoreJob
+from deepseek_v32.inference.server.service.open_work import STOPPED, TIMED_OUT, ScoreJob
 from deepseek_v32.inference.server.service.service import Busy, Service
 from deepseek_v32.inference.server.service.streams import AsyncInbox, AsyncStream
 from deepseek_v32.model.selection_policy import SelectionPolicy
@@ -258,12 +257,12 @@ class World:
         if not thread.work.count and not thread._delivery.is_due:
             return
         before = {each: progress(each) for each in (*scheduler.running, *scheduler.waiting)}
-        in_flight, jobs, steps = self.engine._in_flight, thread.work.jobs, len(self.runner.steps)
+        in_flight, jobs, steps = self.engine._in_flight, len(thread.work._jobs), len(self.runner.steps)
         self.fate.in_turn = True
         thread.turn()
         self.fate.in_turn = False
         check_engine(self.engine, self.runner)
-        scored = jobs - thread.work.jobs
+        scored = jobs - len(thread.work._jobs)
         after = {each: progress(each) for each in (*scheduler.running, *scheduler.waiting)}
         unchanged = all(after.get(each) == was for each, was in before.items())
         stuck = (

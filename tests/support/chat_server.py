@@ -82,7 +82,9 @@ class ScriptedService:
         """Every token has log-probability -1, and under a changed selection -3; a quarter of dense attention's mass is caught."""
         value = -1.0 if policy.measure else -3.0
         mass = {layer: np.full(8, 0.25, np.float32) for layer in range(LAYERS)}
-        found = [TokenSelection(len(prompt) - 1 + i, mass=mass) for i in range(len(answer))]
+        found = [TokenSelection(len(prompt) - 1 + i) for i in range(len(answer))]
+        for each in found:
+            each.mass.update(mass)
         return AnswerScores([TokenLogprob(token, value) for token in answer], found)
 
     def cancel(self, request_id: int) -> None:
@@ -183,7 +185,10 @@ def _selection(position: int, needle: np.ndarray) -> TokenSelection:
     last = np.union1d(recent[-4:], needle).astype(np.int32)
     scores = np.where(np.isin(last, needle), 9.0, 1.0).astype(np.float32)
     scores[-1] = 0.5
-    return TokenSelection(position, {0: recent, 1: recent, LAYERS - 1: last}, {LAYERS - 1: scores})
+    selection = TokenSelection(position)
+    selection.layers.update({0: recent, 1: recent, LAYERS - 1: last})
+    selection.scores[LAYERS - 1] = scores
+    return selection
 
 
 def scripted_llm(checkpoint: str = "") -> LLM:

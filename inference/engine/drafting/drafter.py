@@ -10,31 +10,14 @@ Nothing here waits for the device: how many drafts were accepted is read from a 
 """
 
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 import torch
 
 from ....model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache
+from ....model.transformer import Transformer
 from ..sampling.noise import DraftNoise
 from ..scheduling.batch import Batch
-
-
-class DraftingModel(Protocol):
-    """A model with an MTP layer: model.transformer.Transformer, or a test's stand-in."""
-
-    def forward_with_hidden(
-        self, tokens: torch.Tensor, positions: torch.Tensor, metadata: AttentionMetadata, caches: list[LayerCache]
-    ) -> tuple[torch.Tensor, torch.Tensor]: ...
-
-    def draft(
-        self,
-        next_tokens: torch.Tensor,
-        hidden: torch.Tensor,
-        positions: torch.Tensor,
-        metadata: AttentionMetadata,
-        cache: LayerCache,
-    ) -> tuple[torch.Tensor, torch.Tensor]: ...
 
 
 @dataclass(frozen=True)
@@ -105,7 +88,7 @@ def sampling_rows(batch: Batch, scratch_page: int, device: torch.device) -> Samp
 class Drafter:
     """Runs the MTP layer after a step: once over the step's rows, then once for each draft but the first."""
 
-    def __init__(self, model: DraftingModel, cache: LayerCache) -> None:
+    def __init__(self, model: Transformer, cache: LayerCache) -> None:
         self.model, self.cache = model, cache
 
     def draft(

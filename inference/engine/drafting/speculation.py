@@ -74,7 +74,12 @@ class Speculation:
             self.policy.observe(batch)
         if not drafted and not batch.draft_counts:
             return
-        self._count(batch, accepted)
+        drafted_counts = [
+            count for count, logits in zip(batch.draft_counts, batch.logit_counts, strict=False) if logits
+        ]
+        for each, totals in ((drafted_counts, self.drafted_tokens), (accepted, self.accepted_tokens)):
+            for place in range(MAX_DRAFT_TOKENS):
+                totals[place] += sum(count > place for count in each)
         rows = {request: row for row, request in enumerate(batch.sampling)}
         drafts = batch.draft_counts or (0,) * len(batch.requests)
         gone_over = len(batch.requests) if batch.draft_entries is None else batch.draft_entries
@@ -88,12 +93,6 @@ class Speculation:
                 request.cache.drafted = request.cache.computed if draft_count else start + count
                 if batch.draft_tokens and request in rows:
                     self.made[request] = rows[request], batch.draft_tokens
-
-    def _count(self, batch: Batch, accepted: Sequence[int]) -> None:
-        drafted = [count for count, logits in zip(batch.draft_counts, batch.logit_counts, strict=False) if logits]
-        for each, totals in ((drafted, self.drafted_tokens), (accepted, self.accepted_tokens)):
-            for place in range(MAX_DRAFT_TOKENS):
-                totals[place] += sum(count > place for count in each)
 
     def _useful(self, request: Request) -> int:
         """Return how many of the request's drafts its next step can use, not counting any past max_tokens."""
@@ -110,17 +109,17 @@ class Speculation:
 
     def _leave_out(self, batch: Batch) -> Batch:
         """Put those chunks of prompts last whose answers get no drafts, so that the draft layer need not go over them."""
-        chunks = range(batch.decodes, len(batch.requests))
-        left_out = [i for i in chunks if not batch.logit_counts[i] and not self._is_ready(batch, i)]
+        left_out = [
+            i
+            for i, request in enumerate(batch.requests)
+            if i >= batch.decodes and not batch.logit_counts[i]
+            # The draft layer's entries of all earlier tokens must be written.
+            if request.cache.drafted != batch.starts[i] or not self._may_draft(request)
+        ]
         if not left_out:
             return batch
         kept = [i for i in range(len(batch.requests)) if i not in left_out]
         return replace(batch.in_order([*kept, *left_out]), draft_entries=len(kept))
-
-    def _is_ready(self, batch: Batch, entry: int) -> bool:
-        """Decide whether an entry's request can have drafts: the draft layer's entries of all earlier tokens are written."""
-        request = batch.requests[entry]
-        return request.cache.drafted == batch.starts[entry] and self._may_draft(request)
 
     def _give_pages(self, request: Request, count: int, pool: PagePool, take: bool) -> int:
         """Return for how many drafts the request has pages, after it has taken what it may."""
@@ -138,8 +137,7 @@ class Speculation:
             if request.cache.drafted + unknown.get(request, 0) == start and self._may_draft(request)
         }
         count = self.policy.choose(len(batch.requests), list(ready)) if ready else None
-        # Whether a draft could be of use in the step after the one that is being planned.
-        useful = any(
+        useful = any(  # in the step after the one that is being planned
             logits and request.output_count + request.cache.pending + 2 < request.max_tokens
             for request, logits in ready.items()
         )

@@ -13,7 +13,7 @@ from ....model.transformer import Transformer
 from ...config import MAX_DRAFT_TOKENS
 from ..drafting.drafter import Drafter, StepRows, following_tokens, sampling_rows
 from ..scheduling.batch import Batch
-from ..step import Choices, Share, Step, StepRunner
+from ..step import Choices, ModelRunner, Share, Step
 from .inputs import Inputs
 from .observer import Model, Plan, StepObserver
 from .selection import DecodeRecord, SelectionRecorder
@@ -32,7 +32,7 @@ class EagerSteps:
 
     def run(
         self,
-        runner: StepRunner,
+        runner: ModelRunner,
         batch: Batch,
         recorder: SelectionRecorder | None,
         plans: Sequence[Plan],
@@ -83,7 +83,7 @@ class EagerStep(Step):
 
     def __init__(
         self,
-        runner: StepRunner,
+        runner: ModelRunner,
         batch: Batch,
         logits: torch.Tensor,
         selections: SelectionRecorder | None,

@@ -3,7 +3,7 @@
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import cast
+from typing import Any, cast
 
 import torch
 
@@ -13,7 +13,7 @@ from ....model.stages import is_traced
 from ....model.transformer import is_offloaded
 from ...config import MAX_DRAFT_TOKENS, Limits, most_rows
 from ..drafting.draft_graph import DraftGraphs
-from ..drafting.drafter import Drafter, DraftingModel
+from ..drafting.drafter import Drafter
 from ..fault import device_fault
 from ..request import Request
 from ..sampling.graph_tokens import GreedySample, SamplingGraphs
@@ -213,7 +213,7 @@ def make_runner(
         for entries in (cache.latent, cache.index):
             entries[scratch_page:].view(torch.uint8).zero_()
     if drafts:
-        drafter = Drafter(cast(DraftingModel, model), caches[-1])
+        drafter = Drafter(cast(Any, model), caches[-1])
     sizes = (limits.max_sequences, limits.max_model_len, scratch_page, ranks)
     observers = make_observers(limits.observers, Setup(model, caches, config, *sizes))
     threads = Threads(torch.get_num_threads()) if limits.spare_core and device.type == "cpu" and ranks == 1 else None

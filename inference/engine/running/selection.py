@@ -72,7 +72,7 @@ class SelectionRecorder:
         row, position, _ = place
         try:
             if self._decodes is not None:
-                return TokenSelection.of_record(position + offset, self._decodes[row + offset].copy(), drafted)
+                return TokenSelection(position + offset, self._decodes[row + offset].copy(), drafted)
             self._read()
         except Exception as error:
             self._error = self._error or Fault(_RECORDING, error)

@@ -33,8 +33,11 @@ class GreedyTokens:
         """staged: where a following step finds the tokens."""
         device = staged.device
         self._staged = staged
-        # Row by row: the likeliest token; its logit, as fp32 in the first half; the token that the row was computed for.
+        # Row by row: the chosen token, valid until the next step is launched; the largest logit, fp32 in the first half; the token
+        # that the row is computed for.
         self._found = torch.zeros(3, rows, dtype=torch.int64, device=device)
+        self.tokens, largest, self.given = self._found
+        self._largest = largest.view(torch.float32)[:rows]
         host = pinned((TOKEN_PLACES + 1, 3, rows), torch.int64, device)
         self._ring, self._host = seen_by(device, host), host.numpy()
         on_gpu = device.type == "cuda"
@@ -43,16 +46,6 @@ class GreedyTokens:
         # By row: whether the next row's token is a right draft. No draft follows the last row.
         self._right = torch.zeros(rows + MAX_DRAFT_TOKENS, dtype=torch.bool, device=device)
         self._following = torch.arange(MAX_DRAFT_TOKENS, device=device)
-
-    @property
-    def tokens(self) -> torch.Tensor:
-        """int64 [rows] on the device, valid until the next step is launched."""
-        return self._found[0]
-
-    @property
-    def given(self) -> torch.Tensor:
-        """int64 [rows] on the device: the tokens that the step's rows are computed for."""
-        return self._found[2]
 
     def next_place(self) -> int:
         """Return the place of the next step in the ring. Called before its launch."""
@@ -64,26 +57,23 @@ class GreedyTokens:
 
         place: int64 [1] on the device. stage: bool [1], whether a following step may take the tokens.
         """
-        tokens = self._found[0]
-        torch.max(logits, -1, out=(self._found[1].view(torch.float32)[: len(tokens)], tokens))
+        torch.max(logits, -1, out=(self._largest, self.tokens))
         self._send(place, stage)
 
     def replace(self, tokens: torch.Tensor, place: torch.Tensor, stage: torch.Tensor) -> None:
         """Put other tokens, int64 [rows], in the place of those that `find` has found. place, stage: as given to it."""
-        self._found[0].copy_(tokens)
+        self.tokens.copy_(tokens)
         self._send(place, stage)
 
     def _send(self, place: torch.Tensor, stage: torch.Tensor) -> None:
         self._ring.index_copy_(0, place, self._found[None])
-        tokens = self._found[0]
-        kept = self._staged.sampled[: len(tokens)]
-        torch.where(stage, tokens[: len(kept)], kept, out=kept)
+        kept = self._staged.sampled[: len(self.tokens)]
+        torch.where(stage, self.tokens[: len(kept)], kept, out=kept)
 
     def count_accepted(self, first_rows: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
         """int64 [M]: how many drafts of each request are right, given its first row. places: as in DecodeInputs, of all rows."""
-        tokens, _, given = self._found
-        is_draft, agrees = places[1:] >= self._staged.first_draft, given[1:] == tokens[:-1]
-        torch.logical_and(is_draft, agrees, out=self._right[: len(tokens) - 1])
+        is_draft, agrees = places[1:] >= self._staged.first_draft, self.given[1:] == self.tokens[:-1]
+        torch.logical_and(is_draft, agrees, out=self._right[: len(self.tokens) - 1])
         return self._right[first_rows[:, None] + self._following].cumprod(-1).sum(-1)
 
     def sample(self, requests: Sequence[Request], counts: Sequence[int]) -> "GreedySample":

@@ -41,9 +41,7 @@ class Scheduler:
         self.pool = pool
         self.pace = pace or Pace()
         self.max_batch_tokens = max_batch_tokens
-        self.max_sequences = min(
-            max_sequences, max_batch_tokens
-        )  # so that every running request can decode in each step
+        self.max_sequences = min(max_sequences, max_batch_tokens)  # every running request can decode in each step
         self.speculation = Speculation(drafting)
         self.waiting: deque[Request] = deque()  # this and the next in the order of arrival
         self.running: list[Request] = []

@@ -9,8 +9,7 @@ from typing import Protocol
 from ...completion import Delta
 from ...engine.engine import Engine, EngineStats
 from ...engine.fault import Fault, first_line, log_fault
-from .open_work import STEP_FAILED, STOPPED, TIMED_OUT, Entry, OpenWork, error_delta, with_failure
-from .score_jobs import ScoreJob
+from .open_work import STEP_FAILED, STOPPED, TIMED_OUT, Entry, OpenWork, ScoreJob, error_delta, with_failure
 from .streams import Inbox, deliver
 
 log = logging.getLogger(__name__)
@@ -26,10 +25,7 @@ class DeviceLost(RuntimeError):
 
 
 class EngineThread:
-    """Owns the engine while it runs. Other threads use the methods up to `stop`, the only one that waits for a step, and `work`.
-
-    Every request that is queued ends with a Delta that has a finish_reason, even if the thread dies.
-    """
+    """Owns the engine while it runs. Other threads use the methods up to `stop`, the only one that waits for a step, and `work`."""
 
     def __init__(
         self,
@@ -76,11 +72,11 @@ class EngineThread:
 
     def turn(self) -> None:
         """Queue what has arrived, run one step, deliver its deltas, and do one job. Raises DeviceLost."""
-        arrived = self.work.take()
-        failed = self._step(arrived.entries, arrived.cancels)
-        if arrived.job is not None:
-            failed |= arrived.job.run(self._engine)
-            self.work.end_job(arrived.job)
+        entries, cancels, job = self.work.take()
+        failed = self._step(entries, cancels)
+        if job is not None:
+            failed |= job.run(self._engine)
+            self.work.end_job(job)
         if failed and (fault := self._engine.runner.device_fault()) is not None:
             raise DeviceLost(f"the device computes nothing any more; restart the server: {fault}")
 

@@ -1,15 +1,21 @@
 """The requests and jobs that a service has taken and not ended, under one lock, and how they end without the engine."""
 
+import logging
 import threading
+import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any
 
 from ...completion import Completion, Delta, ErrorCode, Timings, Usage
+from ...engine.engine import Engine
+from ...engine.fault import first_line, log_fault
 from ...engine.request import Request
-from .score_jobs import ScoreJob
 from .streams import Inbox
+
+log = logging.getLogger(__name__)
 
 TIMED_OUT = "the request has passed its deadline"
 STOPPED = "the server has stopped"
@@ -47,12 +53,41 @@ def error_delta(request: Request, error: str) -> Delta:
     return Delta(request.id, finish_reason="error", completion=completion)
 
 
-class Arrived(NamedTuple):
-    """The engine's thread's new work of one turn."""
+class ScoreJob:
+    """Work for the engine's thread; `future` gets its result."""
 
-    entries: list[Entry]
-    cancels: list[int]  # ids of requests that their callers have cancelled
-    job: ScoreJob | None
+    def __init__(
+        self,
+        work: Callable[[Engine, Callable[[], bool]], Any],
+        deadline: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """work: called with the engine and `is_over`, which it asks before each chunk. deadline: in seconds of `clock`."""
+        self.future: Future[Any] = Future()
+        self.is_cancelled = False  # no one waits for it any more
+        self._work, self._deadline, self._clock = work, deadline, clock
+
+    def is_over(self) -> bool:
+        return self.is_cancelled or self._clock() > self._deadline
+
+    def run(self, engine: Engine) -> bool:
+        if not self.future.set_running_or_notify_cancel():
+            return False
+        try:
+            self.future.set_result(self._work(engine, self.is_over))
+        except Exception as error:
+            if not isinstance(error, TimeoutError):
+                log_fault(log, "scoring a prompt failed")
+            self.future.set_exception(error)
+            return True
+        except BaseException as error:  # it ends the thread, but not an event loop that waits for this
+            self.future.set_exception(RuntimeError(first_line(error)))
+            raise
+        return False
+
+    def fail(self, reason: str) -> None:
+        if self.future.set_running_or_notify_cancel():
+            self.future.set_exception(RuntimeError(reason))
 
 
 class OpenWork:
@@ -71,10 +106,6 @@ class OpenWork:
     def is_idle(self) -> bool:
         with self._wake:
             return not self._entries and not self._waiting_jobs
-
-    @property
-    def jobs(self) -> int:
-        return len(self._jobs)
 
     @property
     def count(self) -> int:
@@ -133,13 +164,13 @@ class OpenWork:
             self._wake.notify_all()  # `drain` may be waiting for this
             self._wake.wait_for(lambda: self._entries or self._waiting_jobs or self.is_stopping, seconds)
 
-    def take(self) -> Arrived:
-        """Take the arrivals since the last call, and the oldest waiting job."""
+    def take(self) -> tuple[list[Entry], list[int], ScoreJob | None]:
+        """Take what has arrived since the last call: requests, ids of cancelled ones; and the oldest waiting job."""
         with self._wake:
             job = self._waiting_jobs.popleft() if self._waiting_jobs else None
-            arrived = Arrived(self._arrivals, self._cancels, job)
-            self._arrivals, self._cancels = [], []
-            return arrived
+            arrivals, self._arrivals = self._arrivals, []
+            cancels, self._cancels = self._cancels, []
+            return arrivals, cancels, job
 
     def overdue(self, now: float) -> list[Entry]:
         """The requests that have passed their deadline and for which that is new."""

@@ -19,14 +19,15 @@ LAYER_NORM = ("model.indexer.layer_norm", "kernels.reference.norm_and_cache.laye
 def hadamard_on_queries_only() -> AbstractContextManager[None]:
     """The keys are quantised without the transform."""
 
-    def make(rotate_quantize: Any) -> Any:
-        def plain(x: torch.Tensor, *arguments: Any) -> Any:
+    def make(write: Any) -> Any:
+        def plain(*arguments: Any) -> Any:
             with replaced("kernels.reference.hadamard.hadamard_transform", lambda _: lambda x, scale: x):
-                return rotate_quantize(x, *arguments)
+                return write(*arguments)
 
         return plain
 
-    return replaced("kernels.reference.cache_write.rotate_quantize", make)
+    modules = ("kernels.reference.norm_and_cache", "kernels.reference.cache_write")
+    return replaced([f"{module}.write_index_cache" for module in modules], make)
 
 
 def weights_without_query_scale() -> AbstractContextManager[None]:
