@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ...model.demo import NAME
 from ..text.answer import parse_assistant
 from .answer_file import answer_file, record
 from .files import check_place
@@ -94,7 +95,7 @@ def generate(
         llm = load()
         params = sampling.params(llm)
         session = ChatSession(llm, params, thinking, system, functions)
-        ChatLoop(session, make_input(history), DEMO_HINT if options.model is None else "").run()
+        ChatLoop(session, make_input(history), DEMO_HINT if llm.checkpoint == NAME else "").run()
         return
     encoder = PromptEncoder(sampling.params, thinking, system, raw, functions)
     if input_file is None:

@@ -8,7 +8,7 @@ let current = null; // {run, view}
 let latest = null; // the latest value of the log
 const GONE = "The recording of this answer is no longer there. Ask again to record a new one.";
 let leaving = false; // the page goes back in its history, because the panel was closed by its button
-const headers = new Map(); // by run
+const headers = new Map(); // promises, by run
 const articles = () => document.querySelectorAll(".messages > .message");
 
 const opened = () => document.body.classList.contains("dsa-inspecting");
@@ -42,11 +42,8 @@ function say(text) {
   panelNote.hidden = !text;
 }
 
-async function headerOf(run) {
-  if (!headers.has(run)) {
-    const header = await server.header(run);
-    headers.set(run, header && header.recorded ? header : null);
-  }
+function headerOf(run) {
+  if (!headers.has(run)) headers.set(run, server.header(run).then((header) => (header && header.recorded ? header : null)));
   return headers.get(run);
 }
 
@@ -68,9 +65,8 @@ function showPassage(run, header, passage, scroll) {
 }
 
 async function load(run) {
-  if (current && current.run === run) return;
   const header = await headerOf(run);
-  if (run !== chosen) return;
+  if (run !== chosen || (current && current.run === run)) return;
   if (!header) {
     drop();
     return say(GONE);
