@@ -1,8 +1,7 @@
-"""A recording of what DSA selected for one answer, as values for JSON.
+"""A recording of what DSA selected for one answer, as values for JSON: no model, engine or tokenizer.
 
-It holds numbers and texts only: no model, engine or tokenizer. A recording needs memory in proportion to
-tokens x layers x index_topk. Once `budget` bytes are used, each further token keeps only the fraction of the context that was
-selected for it. Arrays are read, and passages found, on first use.
+It needs memory in proportion to tokens x layers x index_topk. Once `budget` bytes are used, each further token keeps only the
+fraction of the context that was selected for it. Arrays are read, and passages found, on first use.
 """
 
 import base64

@@ -1,7 +1,6 @@
 """Traces: the stages of a forward pass by name, in memory and on disk. docs/conformance.md explains the stages.
 
-On disk a trace is a directory with safetensors of the stages, and a manifest.json that says where they come from. Any program can
-read and write one. The manifest is optional; without one, the comparison knows less about what a difference means.
+On disk a trace is a directory with safetensors of the stages, and optionally a manifest.json that says where they come from.
 
 T tokens, S = T context positions, H heads, H_i index heads, D dims of the axis in question, K selected, E experts, V vocabulary.
 """

@@ -126,14 +126,15 @@ class Handlers:
             conversation = Conversation.from_json(data.get("conversation"))
         except ValueError as error:
             return _notice(error), gr.skip()
+        # After a reload, the settings bring the system prompt, which may have been changed since.
+        system = gr.skip() if data.get("loading") else conversation.system
         last = conversation.messages[-1] if conversation.messages else Message("user", "")
         run = None if last.finish else self.runs.answering(conversation.id)
         if run is not None and (last.role == "user" or last.id == run.id):
-            return run.value, gr.skip() if data.get("loading") else conversation.system
+            return run.value, system
         if last.role == "assistant" and not last.finish:
             last.finish = "lost"  # with the server that computed it
-        # After a reload, the settings bring the system prompt, which may have been changed since.
-        return self._value(conversation), gr.skip() if data.get("loading") else conversation.system
+        return self._value(conversation), system
 
     def resume(self, request: gr.Request, event: gr.EventData) -> Iterator[Value]:
         """Show an answer that goes on since before the page was reloaded."""

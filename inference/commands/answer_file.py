@@ -38,7 +38,7 @@ def answer_file(
 ) -> int:
     """Answer the prompts together, into `output` or on standard output (JSON as they finish); returns how many failed."""
     if output is None:
-        write = _print_json if as_json else _print_in_order(prompts)
+        write = _printing(prompts, as_json)
         return _answer_all(load(), prompts, encoder, write, bar=not sys.stdout.isatty())
     answers = open_answers(output)
     with answers.holding([json.dumps(prompt.id) for prompt in prompts]):
@@ -49,15 +49,14 @@ def answer_file(
         return _answer_all(load(), unanswered, encoder, lambda _, values: answers.append(values)) if unanswered else 0
 
 
-def _print_json(index: int, values: dict[str, Any]) -> None:
-    print(json.dumps(values, ensure_ascii=False), flush=True)
-
-
-def _print_in_order(prompts: list[Prompt]) -> Callable[[int, dict[str, Any]], None]:
-    """Make a function that prints the answers in the prompts' order, each as soon as all earlier ones are printed."""
+def _printing(prompts: list[Prompt], as_json: bool) -> Callable[[int, dict[str, Any]], None]:
+    """Make a function that prints answers: as JSON at once, or as text as soon as all earlier prompts' are printed."""
     rest, waiting = deque(enumerate(prompts)), dict[int, str]()
 
     def write(index: int, values: dict[str, Any]) -> None:
+        if as_json:
+            print(json.dumps(values, ensure_ascii=False), flush=True)
+            return
         waiting[index] = values.get("text", values.get("error", ""))
         while rest and rest[0][0] in waiting:
             index, prompt = rest.popleft()

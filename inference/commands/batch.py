@@ -1,8 +1,7 @@
 """`deepseek-v32 batch in.jsonl out.jsonl`: answers a file of requests in OpenAI's batch format, without a server.
 
-A line of the input is {"custom_id": …, "method": "POST", "url": "/v1/chat/completions" or "/v1/completions", "body": …}. A line of
-the output is {"id", "custom_id", "response": {"status_code", "request_id", "body"}, "error"}, in the order in which answers finish.
-A repeated run answers the requests that the output does not answer yet, failed ones included: the output is the only state.
+A line of the output is {"id", "custom_id", "response": {"status_code", "request_id", "body"}, "error"}, in the order in which
+answers finish. A repeated run answers the requests that the output does not answer yet: the output is the only state.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """`deepseek-v32 score FILE.jsonl`: log-probabilities, perplexity and greedy agreement of texts, many in each step.
 
-A line of the input is a text, token ids or a conversation; with an `answer`, only the answer's tokens are scored. A line of
-the output is {"id", "tokens", "logprobs", "sum", "perplexity", "agreement"} or {"id", "error"}, in the order of completion.
+A line of the output is {"id", "tokens", "logprobs", "sum", "perplexity", "agreement"} or {"id", "error"}, as texts are complete.
 A repeated run scores the lines that the output lacks, failed ones included: the output is the only state.
 """
 

@@ -1,9 +1,8 @@
 """Records what the engine computes, stage by stage, in any schedule: whole prompts, chunks, decodes, drafts, reused pages.
 
-A Tracer observes the engine's runner. It sorts the rows of each step by request and position, so that the trace of a request has
-the same shape however it was scheduled: a row that was computed again (after a preemption, or in place of a rejected draft)
-replaces the older one. Latents and index keys are read back from the cache after each step, for the whole context: they are what
-later tokens will read, whichever step wrote them.
+A Tracer observes the engine's runner and sorts the rows of each step by request and position; a row that is computed again
+replaces the older one. Latents and index keys are read back from the cache after each step, for the whole context: later tokens
+will read them.
 """
 
 import sys

@@ -1,9 +1,8 @@
 """Judges a server's answers: right, like a known bug, or wrong in another way.
 
 Each log-probability's distance from the golden one is counted in units of what right implementations differ by there, without the
-first unit, and compressed by asinh, so that a few tokens do not drown the rest. Texts, parsed reasoning and calls, and numbers of
-prompt tokens are equal or not. Both make one vector u; a known bug has a vector v of the same kind. Their similarity is Dice's:
-2 u·v / (u·u + v·v), where each group of questions weighs the same, however many tokens it has.
+first unit, and compressed by asinh. Texts, calls and numbers of tokens are equal or not. Both make one vector u; a known bug has
+a vector v of the same kind. Their similarity is Dice's: 2 u·v / (u·u + v·v), where each group of questions weighs the same.
 """
 
 from collections.abc import Mapping, Sequence

@@ -140,9 +140,8 @@ def check_fits(
 ) -> None:
     """ValueError, with the numbers and what would help, if the weights and one page of cache need more memory than is free.
 
-    Called before anything is loaded. `ranks` processes share the model: on GPUs each has its own memory, on CPUs all of them take
-    from the machine's. mtp: with the MTP layer, whose tables are taken to be the main model's. directory: of a checkpoint, to say
-    what leaving its experts there would need and give.
+    Called before anything is loaded. `ranks` processes share the model: on CPUs all of them take from the machine's memory. mtp:
+    with the MTP layer. directory: of a checkpoint, to say what leaving its experts there would need and give.
     """
     device = torch.device(device)
     on_gpu = device.type == "cuda"
@@ -190,9 +189,8 @@ def pages_in_memory(
 ) -> int:
     """Return the default number of pages. ValueError if not even one page fits.
 
-    On a GPU: `memory_fraction` of its memory, less the memory already allocated (the weights) and the `step_bytes` that a step
-    allocates. On a CPU: that fraction of the memory now available, divided among the job's `ranks`, but no more than
-    a few full contexts.
+    On a GPU: `memory_fraction` of its memory, less what is allocated (the weights) and the `step_bytes` of a step. On a CPU: that
+    fraction of the memory now available, divided among the job's `ranks`, but no more than a few full contexts.
     """
     page, fraction = bytes_per_page(config, precision, mtp, budget.observers), budget.memory_fraction
     device = torch.device(device)

@@ -1,5 +1,6 @@
 """JSON schemas: whether a value is one, where a `$ref` leads, what a value may be, and whether any value has an end."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
@@ -46,28 +47,40 @@ _VALUES: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 def schema_fault(schema: Any) -> str | None:
     """Say why a value is no JSON schema of any draft since the fourth; None if it is one. Annotations are not looked at."""
-    parts = [("", schema)]
-    for place, part in parts:
+    parts: list[tuple[Any, Any]] = [((), schema)]  # (the way to it, a schema)
+    for way, part in parts:
         if not isinstance(part, Mapping):
             if isinstance(part, bool):
                 continue
-            return f"{place[1:] or 'it'} must be an object or boolean"
+            return f"{place_name(way) or 'it'} must be an object or boolean"
         for key, value in part.items():
-            name = f"{place}.{key}"
             if key in NAMED and isinstance(value, Mapping):
-                each = ((f"{name}.{inner}", one) for inner, one in value.items())
-                parts += [pair for pair in each if key != "dependencies" or not isinstance(pair[1], list)]
+                free = (way, key)
+                parts += [
+                    ((free, name), one)
+                    for name, one in value.items()
+                    if one != {} and (key != "dependencies" or not isinstance(one, list))
+                ]
             elif ((key in _LISTS and value) or key == "items") and isinstance(value, list):
-                parts += [(f"{name}.{index}", one) for index, one in enumerate(value)]
+                parts += [(((way, key), index), one) for index, one in enumerate(value)]
             elif key in _SCHEMAS:
-                parts.append((name, value))
+                parts.append(((way, key), value))
             elif key == "type":
                 names = value if isinstance(value, list) and value else [value]
                 if unknown := [name for name in names if name not in TYPES]:
-                    return f"Invalid type: {unknown[0]!s:.100}"
+                    return f"Invalid type: {ascii(str(unknown[0]))[1:-1][:100]}"
             elif key in _VALUES and not _VALUES[key][1](value):
-                return f"{name[1:]} must be {_VALUES[key][0]}"
+                return f"{place_name((way, key))} must be {_VALUES[key][0]}"
     return None
+
+
+def place_name(way: Any) -> str:
+    """Write the way to a place in a JSON value, in ASCII: (((), "tools"), 0) is tools.0."""
+    names: list[str] = []
+    while way:
+        way, name = way
+        names.append(str(name)[:100])
+    return ascii(".".join(reversed(names)))[1:-1].lstrip(".")[:200]
 
 
 class References:
@@ -150,23 +163,28 @@ def alternatives(schema: Any, references: References) -> Iterator[Any]:
 
 def has_end(schema: Any) -> bool:
     """Tell whether some value of a schema is finite. A schema that refers to itself at every turn has none."""
-    # The schemas inside of it, by id, each with lists of others.
-    found: dict[int, list[list[int]]] = {}
     references, waiting = References(schema), [schema]
+    unmet: dict[
+        int, set[int]
+    ] = {}  # by the id of a schema inside of it: its needs, of which none is known to have an end
+    needed: dict[int, list[tuple[int, int]]] = defaultdict(list)  # by the id of a schema: those needs that it meets
     while waiting:
         part = waiting.pop()
-        if id(part) not in found:
-            needs = _needs(part, references)
-            found[id(part)] = [[id(one) for one in each] for each in needs]
-            waiting += [one for each in needs for one in each]
-    ended: set[int] = set()
-    count = -1
-    while count < len(ended):
-        count = len(ended)
-        for part, needs in reversed(found.items()):
-            if part not in ended and all(not ended.isdisjoint(each) for each in needs):
-                ended.add(part)
-    return id(schema) in ended
+        if id(part) in unmet:
+            continue
+        needs = _needs(part, references)
+        unmet[id(part)] = set(range(len(needs)))
+        for index, choices in enumerate(needs):
+            waiting += choices
+            for choice in choices:
+                needed[id(choice)].append((id(part), index))
+    ended = [part for part, needs in unmet.items() if not needs]
+    for part in ended:
+        for other, index in needed[part]:
+            if index in unmet[other]:
+                unmet[other].remove(index)
+                ended += [] if unmet[other] else [other]
+    return not unmet[id(schema)]
 
 
 def _needs(schema: Any, references: References) -> list[list[Any]]:

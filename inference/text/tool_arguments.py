@@ -15,6 +15,7 @@ from .schemas import References, alternatives
 _EXACT = 2**53  # floats up to here are whole numbers exactly
 # Models sometimes wrap all arguments in one of these.
 _WRAPPERS = ("arguments", "input")
+_MOST_PARTS = 100  # schemas that lead to each other by allOf, by recursion; a type that is farther away is not known
 _NO_JSON = object()
 _LONGEST_INTEGER = 4300  # digits: Python refuses to read longer ones
 # Of JSON: a text, whose escapes may be halves of surrogate pairs, or an integer that Python refuses.
@@ -94,7 +95,7 @@ class ToolSchema:
         values = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(values, list):
             return map(_type, values)
-        parts = schema.get("allOf")
+        parts = schema.get("allOf") if len(seen) < _MOST_PARTS else None
         each = (self._types(part, seen) for part in (parts if isinstance(parts, list) else ()))
         return next((types for types in each if types is not None), None)
 

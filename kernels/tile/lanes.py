@@ -139,18 +139,12 @@ def begin(block: Any, lanes: int, rows: int) -> Any:
 
 
 @T.macro
-def store_stamp(column: Any, slot: Any, stamps: Any, row: Any, lane: Any) -> None:
-    if lane == 0:
-        column[slot] = stamps[row]
-
-
-@T.macro
 def slot_of(slots: Any, row: Any, rows: Any, column: Any, stamps: Any, stamped: bool, lane: Any) -> Any:
     """Return the slot of a row, or 0 if there is no such row. If `stamped`, store the slot's stamp."""
     slot = T.alloc_var("int64")
     slot = 0
     if row < rows:
         slot = slots[row]
-        if stamped:
-            store_stamp(column, slot, stamps, row, lane)
+        if stamped and lane == 0:
+            column[slot] = stamps[row]
     return slot

@@ -84,3 +84,12 @@ def test_python_and_javascript_read_arguments_alike(read_by_javascript):
     for text in texts:
         text.encode()  # no lone surrogate
     assert [comparable(strict(text)) for text in texts] == [comparable(value) for value in read_by_javascript(texts)]
+
+
+@pytest.mark.parametrize("last", [{"type": "integer"}, {"$ref": "#/$defs/d0"}], ids=["chain", "loop"])
+def test_long_chains_of_schemas_fail_no_answer(last):
+    chain = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}]} for i in range(600)}
+    schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": {**chain, "d600": last}}
+    tools = [{"type": "function", "function": {"name": "f", "parameters": schema}}]
+    [call] = parse_assistant(OPEN + invoke(parameter(42, "false", "a")) + CLOSE, False, tools).tool_calls
+    assert json.loads(call.arguments) == {"a": 42}

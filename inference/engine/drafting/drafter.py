@@ -1,12 +1,9 @@
 """Drafts for speculative decoding: the passes of the MTP layer that follow a step of the main model.
 
 The first pass goes over the step's rows, without the prompts whose answers get no drafts. It takes each row with the token that
-follows it: in a prompt the next one, else the one that was sampled. So the layer's cache has an entry of every token whose
-successor is known. The logits of a request's last accepted row give its first draft. Each further pass has one row a request:
-the draft and the hidden state of the pass before. Its entries lie after the accepted tokens, where the first pass of the next step
-writes over them.
-
-Nothing here waits for the device: how many drafts were accepted is read from a tensor.
+follows it, and so writes the layer's entries. The logits of a request's last accepted row give its first draft. Each further pass
+has one row a request: the draft and the hidden state of the pass before. Its entries lie after the accepted tokens, where the
+next step writes over them. Nothing here waits for the device: how many drafts were accepted is read from a tensor.
 """
 
 from dataclasses import dataclass, replace

@@ -1,11 +1,9 @@
 """Speculative decoding as the scheduler sees it: which drafts a step verifies, and which it makes. It knows no tensors.
 
-A step verifies a request's drafts as further tokens after its last one. The tokens that it samples are kept up to the first that
-differs from the draft in its place. The next step writes over what this one has written for the drafts from there on.
-
-The draft layer has entries in the same pages as the model. Its entry of a token needs the token after it, so it is written one step
-later, once that token is sampled. A request whose entries are not complete gets no drafts until it is admitted again; one with a
-grammar or a selection policy gets none at all.
+A step verifies a request's drafts as further tokens after its last one, and keeps its samples up to the first that differs from
+the draft in its place. The draft layer's entry of a token needs the token after it, so it is written one step later, in the same
+pages as the model's. A request whose entries are not complete gets no drafts until it is admitted again; one with a grammar or a
+selection policy gets none at all.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
 """Stateless random numbers: Gumbel noise for (seed, place in the output, token id), the same wherever it is needed.
 
-A token drawn as argmax(scores + Gumbel noise) has the distribution softmax(scores) (Gumbel, 1954). A draw from other scores
-with the same noise mostly gives the same token. So the draft layer's guess agrees with the model's choice as often as both are
-sure, and never changes that choice (a coupling; in rejection sampling the choice would depend on the guess).
+A token drawn as argmax(scores + Gumbel noise) has the distribution softmax(scores) (Gumbel, 1954). A draw from other scores with
+the same noise mostly gives the same token: so the draft layer's guesses agree, and never change the model's choice (a coupling).
 """
 
 from typing import NamedTuple

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from ....kernels.errors import ArgumentError
 from ...params import MAX_LOGIT_BIAS, MAX_LOGPROBS, MAX_SEED, MAX_STOP_STRINGS, SamplingParams
 from ...text.grammar import StructuredOutputsParams
-from ...text.schemas import schema_fault
+from ...text.schemas import place_name, schema_fault
 from .errors import BAD_SCHEMA, ApiError
 
 MAX_CHOICES = 16
@@ -57,18 +57,9 @@ def check_writable(body: Any) -> Any:
             elif fault is None:
                 fault = _fault(child)
             if fault is not None:
-                place = _place((way, name))
+                place = place_name((way, name))
                 raise ApiError(400, f"{place or 'body'} {fault}", place or None)
     return body
-
-
-def _place(way: Any) -> str:
-    """Write the way to a field: ((((), ""), "tools"), 0) is tools.0."""
-    names: list[str] = []
-    while way:
-        way, name = way
-        names.append(str(name)[:100])
-    return ascii(".".join(reversed(names)))[1:-1].lstrip(".")[:200]
 
 
 def _fault(value: Any) -> str | None:

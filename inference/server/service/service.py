@@ -6,11 +6,9 @@
     for delta in service.stream(token_ids, params): ...        # the same from a plain thread
     await asyncio.to_thread(service.stop)
 
-From its start the engine belongs to the service: do not call the LLM's generate, stream, chat, logits or stats. Its tokenizer,
-config, limits and chat_token_ids stay usable. A request always ends with a Delta that has a finish_reason. "error", with the
-reason in ``completion.error``, is also the end of a request whose step failed, whose deadline passed or whose service stopped.
-
-With several ranks, only rank 0 has a service; the runner makes the other ranks take part in each step.
+From its start the engine belongs to the service: of the LLM, only tokenizer, config, limits and chat_token_ids stay usable. A
+request always ends with a Delta that has a finish_reason: "error" with the reason in ``completion.error`` also if its step
+failed, its deadline passed or the service stopped. With several ranks, only rank 0 has a service.
 """
 
 import asyncio
@@ -74,12 +72,9 @@ class Service:
         thread: type[threading.Thread] = threading.Thread,
     ) -> None:
         """max_queue: requests that may be open in addition to the max_sequences that run at a time. deadline: seconds that a
-        request may take, waiting included. delivery: Deltas are collected for this many seconds per open request, at most 0.15
-        altogether, and reach their streams together; a request's first and last Delta are not held back, and none during a step
-        that would exceed that. step_times: how long steps with prompt tokens should last; by default as the device's entry of
-        DEVICE_TIMES. clock, thread: others only in a simulation.
-
-        Raises ValueError for a value out of range.
+        request may take, waiting included. delivery: Deltas, but a request's first and last, are collected for this many seconds
+        per open request, at most 0.15 altogether. step_times: how long steps with prompt tokens should last; by default
+        DEVICE_TIMES. clock, thread: others only in a simulation. ValueError for a value out of range.
         """
         if max_queue < 0:
             raise ArgumentError("max_queue", max_queue, "at least 0")
@@ -106,8 +101,7 @@ class Service:
     ) -> AsyncStream:
         """Queue a prompt. The answer is an async iterator of Deltas, the last one with the Completion.
 
-        inspect: Delta.selection records what DSA selected. policy: an experiment with it. Raises Busy, and ValueError as
-        `LLM.generate`.
+        inspect, policy: as in `LLM.generate`. Raises Busy, and ValueError as `LLM.generate`.
         """
         request = await asyncio.to_thread(self.requests.from_tokens, token_ids, params, inspect, policy=policy)
         [stream] = await self.submit_many([request])
@@ -137,11 +131,9 @@ class Service:
         return SyncStream(request, self.cancel, inbox)
 
     async def score(self, request: Request, top: int = 0) -> list[TokenLogprob]:
-        """The log-probability of every token of a prompt but the first, given the tokens before it, and the `top` most likely
-        tokens at each place.
+        """The log-probability of every token of a prompt but the first, and the `top` likeliest ones at its place.
 
-        `request` comes from `requests`. The prompt is scored by itself, between two steps, while other requests wait. Raises
-        Busy, TimeoutError at the deadline, and whatever the model raises.
+        The prompt is scored by itself, between two steps. Raises Busy, TimeoutError at the deadline, and what the model raises.
         """
         job = self._job(lambda engine, is_over: score(engine, request, top, is_over))
         try:

@@ -239,6 +239,7 @@ def test_what_json_schema_permits_is_shown_to_a_model_that_may_choose(http, para
 
 
 NO_SCHEMAS = [
+    {"type": "a\n🙂"}, {"properties": {"a\nb": 1}},
     {"type": 5}, {"type": None}, {"type": []}, {"type": ["object", "any"]}, {"type": "Object"}, {"properties": []},
     {"properties": {"a": None}}, {"properties": {"a": {"items": "string"}}}, {"items": [1]}, {"required": "a"},
     {"required": [1]}, {"enum": "a"}, {"anyOf": {}}, {"allOf": [[]]}, {"oneOf": []}, {"prefixItems": {}}, {"not": 1},
