@@ -76,7 +76,7 @@ def test_stated_facts(llm):
 @pytest.mark.heavy
 def test_updated_and_unanswerable_facts(llm):
     """These kinds are as rare here as where they were measured: conversations full of them are harder."""
-    hold_to_measured(llm, "1K", some(12, 1024, questions=12), ("updated", "unanswerable"))
+    hold_to_measured(llm, "1K", some(8, 1024, questions=12), ("updated", "unanswerable"))
 
 
 @pytest.mark.slow
