@@ -181,11 +181,12 @@ def test_the_inspector_stays_on_the_answer_that_was_opened(open_tab: Any, script
     page.wait_for_function("document.querySelectorAll('.answer').length === 4")
     assert opened() == "second"
     # While the next answer is written, a reload keeps it, too. Then the new one is shown.
-    scripted.service.pace = 0.02
+    scripted.service.pace = 0.5
     tab.ask("fifth" + " word" * 30, wait=False)
     page.reload()
     page.wait_for_selector("body.dsa-running")
     assert opened() == "second"
+    scripted.service.pace = 0
     tab.wait()
     page.wait_for_function("document.querySelector('.dsa-context').innerText.includes('fifth')")
     assert opened() == "fifth"
