@@ -101,17 +101,6 @@ class Handlers:
         thinking, *others = settings
         yield from self._answer(conversation, "", (thinking or chosen[index].thinking, *others), request)
 
-    def settings(self, event: gr.EventData) -> Any:
-        """Give the controls the values that they had before the page was reloaded: those of `settings`, in the page's order."""
-        kept, defaults = (event._data or {}).get("settings"), self.defaults()
-        if not isinstance(kept, list) or len(kept) != len(defaults):
-            return tuple(defaults)
-
-        def fits(value: Any, default: Any) -> bool:
-            return isinstance(value, int | float if isinstance(default, float) else type(default))
-
-        return tuple(value if fits(value, default) else default for value, default in zip(kept, defaults, strict=True))
-
     def defaults(self) -> list[Any]:
         """Initial values: the draft, the system prompt, thinking, temperature, top p, the maximum length, the seed, the tools."""
         limit, params = self.llm.limits.max_model_len, self.llm.default_params

@@ -17,6 +17,11 @@ ABOUT_DEMO = """<p>This small demo knows what you tell it here, and nothing else
 change them; paste a list, a table, a log. Then ask. A fact and a question are ready below: press <b>Send</b>. For a question \
 that needs two facts, such as the phone number of a person's landlord, tick <b>Think first</b>.</p>"""
 TELL_SETTINGS = '(...values) => { document.dispatchEvent(new CustomEvent("dsa:settings", { detail: values })); }'
+ASK_SETTINGS = """(...values) => {
+  const detail = { values };
+  document.dispatchEvent(new CustomEvent("dsa:kept", { detail }));
+  return detail.values;
+}"""
 STATIC = Path(__file__).resolve().parent / "static"
 SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif")
 MONOSPACE_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace")
@@ -51,13 +56,13 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
             with gr.Column(elem_id="dsa-side", min_width=0):
                 gr.HTML(_read("side.html").replace("MODEL", escape(model)), js_on_load=None, apply_default_css=False)
                 with gr.Accordion("Settings", open=False, elem_id="dsa-settings"):
-                    system = gr.Textbox(label="System prompt", lines=2, max_lines=6, elem_id="dsa-system")
+                    system = gr.Textbox("", label="System prompt", lines=2, max_lines=6, elem_id="dsa-system")
                     temperature = gr.Slider(
                         0, 2, first_temperature, step=0.05, label="Temperature", info="0 takes the most probable token"
                     )
                     top_p = gr.Slider(0.05, 1, first_top_p, step=0.01, label="Top p")
                     max_tokens = gr.Slider(1, max(2, limit // 2), first_length, step=1, label="Maximum length, tokens")
-                    seed = gr.Textbox(label="Seed", placeholder="a new one each time", max_lines=1)
+                    seed = gr.Textbox("", label="Seed", placeholder="a new one each time", max_lines=1)
                     tools = gr.CheckboxGroup(
                         [tool.title for tool in TOOLS], label="Functions", elem_id="dsa-tools",
                         info="Examples that the model may call: the weather in a few cities, one operation on two numbers",
@@ -114,9 +119,10 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
         log.example(handlers.example, [log, *settings], outputs, **once)
         log.resume(handlers.resume, None, log, trigger_mode="multiple", **once)
         log.restore(handlers.restore, None, [log, system], trigger_mode="multiple", **unqueued)
-        # The browser keeps the draft and the settings, and gives them back after a reload.
+        # The browser keeps the draft and the settings, and gives them back after a reload, without the server: its answer could
+        # come after something was typed.
         kept: list[Any] = [text, system, *settings]
-        log.settings(handlers.settings, None, kept, **unqueued)
+        log.settings(None, kept, kept, js=ASK_SETTINGS, **unqueued)
         changes = [component.change for component in kept]
         gr.on(changes, None, kept, None, js=TELL_SETTINGS, trigger_mode="always_last", **unqueued)
         stop.click(handlers.stop, [log], None, **unqueued)

@@ -67,7 +67,8 @@ class ModelSource:
         numbers = range(MAX_DRAFT_TOKENS + 1)
         if value != "auto" and (isinstance(value, bool) or not isinstance(value, int) or value not in numbers):
             raise ArgumentError("speculative_tokens", f"{value!r}", f"0 to {MAX_DRAFT_TOKENS}, or 'auto'")
-        if value == 0 or (value == "auto" and here is None):
+        # With offloaded experts, a step with drafts reads more experts than its tokens save, and has no graphs (docs/offload.md).
+        if value == 0 or (value == "auto" and (here is None or self.offload)):
             return self, 0
         if config.num_nextn_predict_layers > 0 if here is None else has_mtp_layer(here, config):
             return replace(self, mtp=True), AUTO if value == "auto" else value

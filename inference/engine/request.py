@@ -71,8 +71,8 @@ class Request:
 
     @property
     def is_inspected(self) -> bool:
-        """Tell whether the selection of its next token is recorded."""
-        return self.output_count < self.inspect
+        """Tell whether the next step that is launched records the selection of its token."""
+        return self.output_count + self.cache.pending < self.inspect
 
     @property
     def output_count(self) -> int:

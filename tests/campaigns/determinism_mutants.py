@@ -130,7 +130,7 @@ def gpu_mutants() -> dict[str, Mutant]:
     """
     from deepseek_v32.kernels.cuda import fp32_ops
     from deepseek_v32.kernels.cuda import routing as cuda_routing
-    from deepseek_v32.kernels.invariant.gpu import fp8_gemm, sparse_mla
+    from deepseek_v32.kernels.invariant.gpu import fp8_gemm, rows, sparse_mla
     from deepseek_v32.kernels.invariant.gpu import linear as dense
 
     def library_product(right: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
@@ -139,10 +139,10 @@ def gpu_mutants() -> dict[str, Mutant]:
 
         return product
 
-    def split_by_rows(right: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-        def product(a: Any, weight: Any, scale: Any, dtype: Any, splits: int, beside: bool) -> torch.Tensor:
+    def split_by_rows(right: Callable[..., None]) -> Callable[..., None]:
+        def product(out: Any, a: Any, weight: Any, scale: Any, splits: int, beside: bool = False) -> None:
             splits = 2 if len(a.values) <= 8 and a.scales.shape[1] > 1 else splits
-            return right(a, weight, scale, dtype, splits, beside)
+            right(out, a, weight, scale, splits, beside)
 
         return product
 
@@ -177,11 +177,11 @@ def gpu_mutants() -> dict[str, Mutant]:
         return fp32_ops.fp32_linear
 
     return {
-        "body by row count": Mutant(dense, "tile_linear", library_product),
-        "K split by row count": Mutant(fp8_gemm, "_dense", split_by_rows),
+        "body by row count": Mutant(dense, "linear", library_product),
+        "K split by row count": Mutant(fp8_gemm, "_dense_into", split_by_rows),
         "pieces by batch": Mutant(sparse_mla, "sparse_mla_decode", pieces_by_batch),
         "padding leaks": Mutant(sparse_mla, "sparse_mla_decode", padding_leaks),
         "merged in any order": Mutant(cuda_routing, "combine_experts", any_order),
-        "fp32 products by row count": Mutant(fp32_ops, "fp32_linear_in_order", few_tokens_apart),
+        "fp32 products by row count": Mutant(rows, "fp32_linear", few_tokens_apart),
         "pieces from the prefix": MUTANTS["pieces from the prefix"],
     }

@@ -33,6 +33,7 @@ def test_faults_of_offloaded_experts() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.slow
 def test_the_campaign_notices_a_failed_read_that_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """An expert that could not be read stays in its slot, so that later requests are ended, too, or get other answers."""
     monkeypatch.setattr(_Slots, "_drop", lambda slots, key: None)

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.config import MAX_DRAFT_TOKENS
 from deepseek_v32.inference.parts import DEMO
 from deepseek_v32.model.checkpoint import expert_files
 from deepseek_v32.model.checkpoint.conversion import convert
@@ -61,7 +62,7 @@ def run(path: Path, prompts: list[list[int]], **options: Any) -> list[tuple[Any,
     ],
 )
 def test_the_bits_of_the_resident_model(checkpoints, dtype, precision, options, slots, resident):
-    path, key, options = checkpoints / dtype, (dtype, precision), {"device": "cpu", **options}
+    path, key, options = checkpoints / dtype, (dtype, precision), {"device": "cpu", "speculative_tokens": 0, **options}
     if key not in resident:
         resident[key] = run(path, PROMPTS, precision=precision, **options)
     assert run(path, PROMPTS, precision=precision, offload="experts", expert_slots=slots, **options) == resident[key]
@@ -69,7 +70,13 @@ def test_the_bits_of_the_resident_model(checkpoints, dtype, precision, options, 
 
 def test_traces_and_cache_checks_of_the_resident_model(checkpoints):
     path = checkpoints / "fp8"
-    options: dict[str, Any] = {"device": "cpu", "precision": "fp8", "deterministic": True, "check_cache": True}
+    options: dict[str, Any] = {
+        "device": "cpu",
+        "precision": "fp8",
+        "deterministic": True,
+        "check_cache": True,
+        "speculative_tokens": 2,
+    }
     with LLM(path, page_count=40, **options) as llm:
         expected, answer = llm.trace(PROMPTS[0]), llm.generate(PROMPTS[0], PARAMS)[0]
     with LLM(path, page_count=40, offload="experts", expert_slots=3, **options) as llm:
@@ -114,8 +121,15 @@ def test_graphs_that_the_host_interrupts_for_experts(deterministic):
         assert found == expected and captured == 3, (slots, captured)
 
 
+def test_auto_makes_no_drafts(checkpoints):
+    """So that decodes of a checkpoint with an MTP layer are graphs by default. A number is kept."""
+    for value, most in (("auto", 0), (2, MAX_DRAFT_TOKENS)):
+        with offloaded(checkpoints / "fp8", device="cpu", speculative_tokens=value) as llm:
+            assert llm.engine.runner.max_draft_tokens == most
+
+
 RANKS = """
-import json, sys
+import sys
 from deepseek_v32.inference import LLM, SamplingParams
 
 path, device, slots = sys.argv[1:]

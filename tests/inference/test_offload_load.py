@@ -20,7 +20,10 @@ def models() -> Iterator[list[Transformer]]:
     """The resident demo, then with slots for one of its 24 experts, for 10 % and for 50 % of them."""
     with ExitStack() as stack:
         options: list[dict[str, Any]] = [{"offload": "experts", "expert_slots": slots} for slots in (1, 2, 12)]
-        made = [stack.enter_context(LLM(deterministic=True, page_count=8, **each)) for each in ({}, *options)]
+        made = [
+            stack.enter_context(LLM(deterministic=True, page_count=8, speculative_tokens=2, **each))
+            for each in ({}, *options)
+        ]
         yield [llm.model for llm in made if isinstance(llm.model, Transformer)]
 
 

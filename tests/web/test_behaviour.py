@@ -310,7 +310,7 @@ def reload_and_second_tab(v: Visit) -> None:
     v.tab.ask("late" + NUMBERS)
     page.locator(".answer [data-action=inspect]").first.click()
     page.wait_for_selector(".message.inspected")
-    v.service.pace = 0.02
+    v.service.pace = 0.5
     page.evaluate("document.querySelector('#dsa-text textarea').focus()")
     page.locator("#dsa-text textarea").fill("growing" + NUMBERS)
     page.keyboard.press("Enter")
@@ -324,10 +324,10 @@ def reload_and_second_tab(v: Visit) -> None:
     page.wait_for_function("document.querySelector('.dsa-context')?.innerText.includes('early')")
     assert page.locator(".panel-note").inner_text() == "Below is an earlier answer. The next one is being written …"
     page.wait_for_function("document.querySelector('#dsa-text textarea').value === 'half a thought'")
+    v.service.pace = 0
     v.tab.wait()
     assert v.tab.answer() == "You said: growing" + NUMBERS
     page.click("#dsa-inspect-close")
-    v.service.pace = 0
     page.click("#dsa-send")
     v.answers(4)
     v.tab.wait()

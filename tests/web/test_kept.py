@@ -122,6 +122,38 @@ def test_a_reload_keeps_settings_draft_and_inspector(open_tab: Any, scripted: An
     assert "Be kind." in prompt and "text of a file" in prompt and prompt.endswith("half a thought<think>")
 
 
+def test_a_slow_server_takes_nothing_that_was_typed(open_tab: Any, scripted: Any) -> None:
+    """Text written while the page comes up stays. A conversation that is still on its way gets no question meant for it."""
+    scripted.service.pace = 0
+    first = open_tab()
+    first.ask("start")
+    page = first.page.context.new_page()
+    waiting: list[Any] = []
+    page.route("**/gradio_api/run/**", lambda route: waiting.append(route))
+
+    def answer_all() -> None:
+        page.wait_for_timeout(300)
+        while waiting:
+            waiting.pop().continue_()
+        page.wait_for_timeout(300)
+
+    tab = type(first)(page, first.url).open()
+    page.fill("#dsa-text textarea", "typed early")
+    answer_all()
+    assert page.locator("#dsa-text textarea").input_value() == "typed early"
+    asked = len(scripted.service.asked)
+    page.locator("#dsa-list .choose").click()
+    page.press("#dsa-text textarea", "Enter")
+    answer_all()
+    page.wait_for_selector(".answer")
+    assert len(scripted.service.asked) == asked
+    assert page.locator("#dsa-text textarea").input_value() == "typed early"
+    page.click("#dsa-send")
+    page.wait_for_function("document.querySelectorAll('.answer').length === 2")
+    tab.wait()
+    assert "start" in scripted.service.asked[-1]
+
+
 def test_the_inspector_stays_on_the_answer_that_was_opened(open_tab: Any, scripted: Any) -> None:
     """Across reloads, other tabs' turns and closed conversations; a new answer of this tab takes its place."""
     scripted.service.pace = 0
@@ -149,11 +181,12 @@ def test_the_inspector_stays_on_the_answer_that_was_opened(open_tab: Any, script
     page.wait_for_function("document.querySelectorAll('.answer').length === 4")
     assert opened() == "second"
     # While the next answer is written, a reload keeps it, too. Then the new one is shown.
-    scripted.service.pace = 0.02
+    scripted.service.pace = 0.5
     tab.ask("fifth" + " word" * 30, wait=False)
     page.reload()
     page.wait_for_selector("body.dsa-running")
     assert opened() == "second"
+    scripted.service.pace = 0
     tab.wait()
     page.wait_for_function("document.querySelector('.dsa-context').innerText.includes('fifth')")
     assert opened() == "fifth"

@@ -27,6 +27,7 @@ watch("value", () => {
   if (value && value.notice) {
     props.value = shown;
     store.current = shown.conversation.id;
+    restoring = false;
     notify(value.notice);
     return;
   }
@@ -93,6 +94,7 @@ const newId = () => "c" + crypto.getRandomValues(new Uint32Array(3)).join("").sl
 
 function startNew() {
   leave();
+  restoring = false;
   const id = newId();
   const conversation = { ...shown.conversation, id, title: "", messages: [] };
   const value = { conversation, html: [], running: null, meter: { ...shown.meter, context: 0 } };
@@ -197,14 +199,13 @@ on("settings", ([text, system, ...settings]) => {
   localStorage.setItem(SETTINGS, JSON.stringify(settings));
 });
 
-function giveBackSettings() {
-  const draft = JSON.parse(sessionStorage.getItem(DRAFT));
-  const settings = JSON.parse(localStorage.getItem(SETTINGS));
-  if (!settings) return false;
-  const text = store.list().length ? "" : document.querySelector("#dsa-text textarea").value;
-  trigger("settings", { settings: [...(draft || [text, ""]), ...settings] });
-  return Boolean(draft);
-}
+const draft = JSON.parse(sessionStorage.getItem(DRAFT));
+const settings = JSON.parse(localStorage.getItem(SETTINGS));
+on("kept", (detail) => {
+  const [text, system, ...defaults] = detail.values;
+  const kept = [...(draft || [store.list().length ? "" : text, system]), ...(settings || defaults)];
+  detail.values = detail.values.map((value, i) => (kept[i] !== null && typeof kept[i] === typeof value ? kept[i] : value));
+});
 
 const welcome = element.querySelector(".examples");
 let tells = false; // the first card ends with the inspector open on its story
@@ -259,6 +260,7 @@ function holdBack(event) {
   const isBusy = event.type === "keydown" && shown && shown.running;
   const isSecond = Date.now() - sentAt < 800;
   if (isBusy) notify("The answer is still being written. Stop it first, or wait.");
+  else if (restoring) notify("The conversation is still being loaded.");
   else if (away.hidden && !isSecond) {
     if (event.type === "keydown" || event.target.closest("#dsa-send")) sentAt = Date.now();
     lookTimer = setTimeout(look, 600); // whether it has arrived
@@ -277,10 +279,10 @@ const theme = localStorage.getItem("deepseek-v32/theme");
 if (theme) setTheme(theme === "dark", false);
 show(props.value);
 const kept = store.current && store.load(store.current);
-const hasSystem = giveBackSettings();
+trigger("settings");
 if (kept) {
   restoring = true;
-  trigger("restore", { conversation: kept, loading: hasSystem });
+  trigger("restore", { conversation: kept, loading: Boolean(draft) });
 } else startNew();
 drawList();
 document.body.classList.add("dsa-ready");

@@ -7,7 +7,7 @@ from ...build import load
 from ...cuda import kv_up_projection as kernels
 from ...quantize import quantize_blocks
 from ...tile.bf16_gemm import K_STEP, by_heads
-from ...tile.bf16_gemm import linear as linear
+from ...tile.bf16_gemm import linear as linear  # registry.py names it here
 
 
 def _check(name: str, dims: int) -> None:
