@@ -15,7 +15,8 @@ from ...completion import Completion, TokenLogprob
 from ...engine.request import PromptTooLong, Request
 from ...params import SamplingParams
 from ...text.errors import TooManyTokens
-from ...text.tokenizer import END_THINK, Special, Tokenizer, utf8_length
+from ...text.longest_token import utf8_length
+from ...text.tokenizer import END_THINK, Special, Tokenizer
 from ..service.service import Busy, Service
 from ..service.streams import AsyncStream
 from .errors import ApiError, stopped
