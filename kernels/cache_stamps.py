@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 from .checks import check_pages, check_tensor, check_values
+from .reference.cache_stamps import Stamps
 from .registry import Preference, choose
-from .types import Stamps
 
 
 def multiplier_table(count: int) -> np.ndarray:

@@ -138,15 +138,13 @@ class Guard:
                     408, f"the body is incomplete; expected all of it within {BODY_SECONDS:.0f} s"
                 ) from None
             complete = not message.get("more_body", False)
+            body = message.get("body", b"")
             if decoder is not None and message["type"] == "http.request":
-                message = {
-                    **message,
-                    "body": _decoded(decoder, message.get("body", b""), complete, self._max_body - size),
-                }
-            size += len(message.get("body", b""))
+                body = _decoded(decoder, body, complete, self._max_body - size)
+            size += len(body)
             if size > self._max_body:
                 raise HTTPException(413, self._too_large)
-            return message
+            return {**message, "body": body}
 
         return limited
 
