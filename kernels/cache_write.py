@@ -79,9 +79,7 @@ def gather_latents(
     if cache.dtype == torch.uint8 and latent_dim % GROUP:
         raise ValueError(f"latent_dim is {latent_dim}; expected a multiple of {GROUP} for an FP8 cache")
     check_slots("slots", slots, (None,) * slots.dim(), cache)
-    implementation = choose("gather_latents", cache, backend)
-    result: torch.Tensor = implementation(cache, slots, latent_dim, dtype)
-    return result
+    return choose("gather_latents", cache, backend)(cache, slots, latent_dim, dtype)
 
 
 def write_index_cache(

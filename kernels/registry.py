@@ -7,7 +7,7 @@
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 
@@ -20,6 +20,7 @@ BACKENDS = get_args(Backend)
 # Backends in the order in which they are tried. "auto" stands for all backends of an operation, the fastest first; INVARIANT for
 # all implementations that are batch-invariant.
 Preference = tuple[str, ...]
+Operation = Callable[..., torch.Tensor]  # or several tensors, which a caller unpacks in the same way
 
 
 def leading_dtype(operation: str, precision: str) -> torch.dtype:
@@ -79,13 +80,13 @@ def choose_implementation(
 
 
 @cache
-def _load(operation: str, implementation: Implementation) -> Callable[..., Any]:
+def _load(operation: str, implementation: Implementation) -> Operation:
     module = import_module(f"..{implementation.backend}.{implementation.module}", __name__)
-    function: Callable[..., Any] = getattr(module, operation)
+    function: Operation = getattr(module, operation)
     return function
 
 
-def choose(operation: str, tensor: torch.Tensor, backend: str | Preference) -> Callable[..., Any]:
+def choose(operation: str, tensor: torch.Tensor, backend: str | Preference) -> Operation:
     """Return the function that runs `operation` for this leading tensor. See choose_implementation for the other arguments."""
     # The width of other operations changes at every step: it would only fill the cache of choices.
     width = tensor.shape[-1] if any(one.width for one in OPERATIONS[operation]) else None
