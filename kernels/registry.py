@@ -45,11 +45,6 @@ def preference_of(backend: str, deterministic: bool = False) -> Preference:
     return (backend, "auto") if backend in ("tile", "cuda") else (backend,)
 
 
-def _in_order(operation: str, preference: Preference) -> list[Implementation]:
-    """Return the implementations that `preference` allows, each once."""
-    return list(dict.fromkeys(one for name in preference for one in OPERATIONS[operation] if _allows(name, one)))
-
-
 def _allows(name: str, implementation: Implementation) -> bool:
     if name == INVARIANT:
         return implementation.invariant
@@ -67,7 +62,8 @@ def choose_implementation(
     preference = (backend,) if isinstance(backend, str) else backend
     check_names(preference)
     reasons = []
-    for implementation in _in_order(operation, preference):
+    allowed = (one for name in preference for one in OPERATIONS[operation] if _allows(name, one))
+    for implementation in dict.fromkeys(allowed):
         reason = implementation.unsupported_reason(device, dtype, width)
         if INVARIANT in preference and implementation.backend == "reference" and device.type != "cpu":
             reason = "reference is batch-invariant only on a CPU"

@@ -54,12 +54,9 @@ class Tokenizer:
         """``definition`` is the parsed tokenizer.json. ``eos`` names end tokens by text or id; unknown texts are ignored."""
         self._definition = definition
         try:
-            self._full = tokenizers.Tokenizer.from_str(json.dumps(definition))
+            self._full = _load(definition)
         except Exception as error:  # the library raises plain Exception
             raise TokenizerError(f"tokenizer.json: {error}") from error
-        # Padding or truncation stored in the file would change prompts.
-        self._full.no_padding()
-        self._full.no_truncation()
         self.chat_template = chat_template
         self.special_ids: dict[str, int] = {
             token["content"]: token["id"] for token in definition.get("added_tokens", ())
@@ -213,12 +210,7 @@ class Tokenizer:
 
         The library can ignore tokens that the file flags as special, but many control tokens are not flagged.
         """
-        plain = tokenizers.Tokenizer.from_str(
-            json.dumps({**self._definition, "added_tokens": [], "post_processor": None})
-        )
-        plain.no_padding()
-        plain.no_truncation()
-        return plain
+        return _load({**self._definition, "added_tokens": [], "post_processor": None})
 
     @cached_property
     def _special_pattern(self) -> re.Pattern[str]:
@@ -226,9 +218,16 @@ class Tokenizer:
         return re.compile("|".join(map(re.escape, longest_first)))
 
 
+def _load(definition: dict[str, Any]) -> tokenizers.Tokenizer:
+    loaded = tokenizers.Tokenizer.from_str(json.dumps(definition))
+    # Padding or truncation stored in the file would change prompts.
+    loaded.no_padding()
+    loaded.no_truncation()
+    return loaded
+
+
 def return_memory() -> None:
     """Give freed memory back to the system, in up to 30 ms. Otherwise GNU's C library keeps 700 MB after a text of 8 MB."""
-    with suppress(
-        AttributeError, OSError, TypeError
-    ):  # musl, macOS; TypeError: Windows has no handle of the program itself
+    # musl, macOS; TypeError: Windows has no handle of the program itself.
+    with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
