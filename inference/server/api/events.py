@@ -160,14 +160,18 @@ async def collect(streams: Sequence[AsyncStream]) -> list[Completion]:
 
 
 async def whole(
-    request: Request, work: Coroutine[Any, Any, dict[str, Any]], headers: Mapping[str, str] | None = None
+    request: Request, work: Coroutine[Any, Any, dict[str, Any] | str], headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Answer with the result of `work`, which is cancelled if the client disconnects first."""
+    """Answer with the result of `work`, an object or its JSON, which is cancelled if the client disconnects first."""
     task = asyncio.ensure_future(work)
     watcher = asyncio.ensure_future(_disconnected(request.receive))
     try:
         await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
-        return JSONResponse(task.result(), headers=headers) if task.done() else Response(status_code=499)
+        if not task.done():
+            return Response(status_code=499)
+        if isinstance(result := task.result(), str):
+            return Response(result, headers=headers, media_type=JSONResponse.media_type)
+        return JSONResponse(result, headers=headers)
     finally:
         watcher.cancel()
         task.cancel()
