@@ -194,9 +194,6 @@ def check_token_ids(tokens: Iterable[Any], vocab_size: int) -> tuple[int, ...]:
         if isinstance(token, bool) or not hasattr(token, "__index__"):
             raise ArgumentError("prompt", f"{token!r} at position {position}", "an integer token id", "holds")
         if not 0 <= token < vocab_size:
-            found, expected = (
-                f"token id {token} at position {position}",
-                f"ids of the vocabulary, 0 to {vocab_size - 1}",
-            )
-            raise ArgumentError("prompt", found, expected, "holds")
+            found = f"token id {token} at position {position}"
+            raise ArgumentError("prompt", found, f"ids of the vocabulary, 0 to {vocab_size - 1}", "holds")
     return tuple(int(token) for token in ids)

@@ -104,7 +104,7 @@ POINTS = (
     Point("abort", Engine, "_end", "none"),
     Point("queue", Scheduler, "add", "one", where="service"),
     Point("stats", Engine, "stats", "none", where="service"),
-    Point("observer", ServerLog, "first_token", "none", where="service"),
+    Point("observer", ServerLog, "delivers", "none", where="service"),
     Point("request log", ServerLog, "finished", "none", where="service"),
     Point("stream delivery", BaseEventLoop, "call_soon_threadsafe", "none", None, _puts, before=True, where="service"),
     Point("scoring", scoring, "token_logprobs", "job", where="service"),

@@ -35,13 +35,12 @@ def chat_router(context: ApiContext) -> APIRouter:
     )
     async def create_chat_completion(body: ChatRequest, request: Request) -> Response:
         """Answer a conversation."""
-        context.check_model(body.model)
-        context.check_capacity(body.n or 1)
         headers = skipped(None, Tool, body.verbosity)
         if body.stream:
+            context.check(body.model, body.n or 1)
             requests = await make_chat_requests(context, body)
-            events = _stream(context, body, await context.submit(requests), len(requests[0].prompt))
-            return EventStream(events, headers)
+            streams = await context.service.submit_many(requests)
+            return EventStream(_stream(context, body, streams, len(requests[0].prompt)), headers)
         return await whole(request, answer_chat(context, body), headers)
 
     return router
@@ -49,11 +48,11 @@ def chat_router(context: ApiContext) -> APIRouter:
 
 async def answer_chat(context: ApiContext, body: ChatRequest) -> dict[str, Any]:
     """The whole answer in OpenAI's shape. Raises ApiError and Busy."""
-    context.check_model(body.model)
+    context.check(body.model, body.n or 1)
     requests = await make_chat_requests(context, body)
     count = body.prompt_logprobs
     scored = None if count is None else await prompt_logprobs(context, requests[0].prompt, count)
-    completions = await collect(await context.submit(requests))
+    completions = await collect(await context.service.submit_many(requests))
     choices = [_choice(context, body, index, completion) for index, completion in enumerate(completions)]
     answer = {**_head(context, "chat.completion"), "choices": choices, "usage": _usage(context, body, completions)}
     return answer if scored is None else {**answer, "prompt_logprobs": scored}
