@@ -156,11 +156,15 @@ async def collect(streams: Sequence[AsyncStream]) -> list[Completion]:
 
 
 async def whole(
-    request: Request, work: Coroutine[Any, Any, dict[str, Any]], headers: Mapping[str, str] | None = None
+    request: Request, work: Coroutine[Any, Any, dict[str, Any] | str], headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Answer with the result of `work`, which is cancelled if the client disconnects first."""
+    """Answer with the result of `work`, an object or its JSON, which is cancelled if the client disconnects first."""
     task = await _unless_disconnected(work, request.receive)
-    return JSONResponse(task.result(), headers=headers) if task.done() else Response(status_code=499)
+    if not task.done():
+        return Response(status_code=499)
+    if isinstance(result := task.result(), str):
+        return Response(result, headers=headers, media_type=JSONResponse.media_type)
+    return JSONResponse(result, headers=headers)
 
 
 async def _unless_disconnected(work: Coroutine[Any, Any, T], receive: Receive) -> asyncio.Task[T]:

@@ -6,7 +6,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from ....kernels.errors import ArgumentError
@@ -114,6 +123,9 @@ def count_characters(value: Any) -> int:
 Integer = Annotated[int, BeforeValidator(_whole)]
 Seed = Annotated[Integer, AfterValidator(_seed), Field(json_schema_extra={"minimum": MIN_SEED, "maximum": MAX_SEED})]
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
+CalledName = Annotated[
+    str, Field(min_length=1, max_length=1024)
+]  # also of no function: the longest that an answer may hold
 StopString = Annotated[str, Field(min_length=1, max_length=256)]
 # A list is read up to its first error: collecting the errors of a body of a million wrong items takes 17 s.
 TokenIds = Annotated[list[Annotated[int, Field(ge=0, le=MAX_ID)]], Field(fail_fast=True), BeforeValidator(_all_whole)]
@@ -132,11 +144,35 @@ class Whole(Strict):
 
     model_config = ConfigDict(extra="forbid")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_unknown_nulls(cls, value: Any) -> Any:
+        """A field that is null is absent: clients send all that they know."""
+        if not isinstance(value, dict) or None not in value.values():
+            return value
+        known = {field.alias or name for name, field in cls.model_fields.items()}
+        return {name: given for name, given in value.items() if given is not None or name in known}
+
 
 class Body(Whole):
     """A whole request."""
 
     _writable = model_validator(mode="before")(check_writable)
+
+
+def by_type(noun: str, names: Mapping[str, str], default: str | None = None) -> Discriminator:
+    """Choose the model of an object by its `type`. names: of the models, which are their tags; default: without a type."""
+
+    def name(value: Any) -> str | None:
+        if not isinstance(value, dict):
+            # No object at all is refused by any of them.
+            return type(value).__name__ if isinstance(value, BaseModel) else next(iter(names.values()))
+        kind = value.get("type")
+        kind = default if kind is None else kind
+        return names.get(kind) if isinstance(kind, str) else None
+
+    message = f"this type of {noun} is not served; expected {', '.join(names)}"
+    return Discriminator(name, custom_error_type=noun, custom_error_message=message)
 
 
 class StreamOptions(Strict):
@@ -194,6 +230,7 @@ class IgnoredFields(CommonFields):
     safety_identifier: Text | None = None
     prompt_cache_key: Text | None = None
     prompt_cache_retention: Text | None = None
+    prompt_cache_options: JsonObject | None = None
 
 
 class SamplingFields(IgnoredFields):

@@ -13,6 +13,7 @@ from ...text.messages import starts_thinking
 from .fields import (
     MAX_TOKENS,
     Body,
+    CalledName,
     Integer,
     JsonObject,
     ParametersSchema,
@@ -25,7 +26,7 @@ from .fields import (
     count_characters,
 )
 
-FUNCTION_NAME = r"^[a-zA-Z0-9_.-]{1,64}$"
+FUNCTION_NAME = r"^[a-zA-Z0-9_.-]{1,128}$"
 
 
 class TextPart(Strict):
@@ -34,7 +35,7 @@ class TextPart(Strict):
 
 
 class FunctionCall(Strict):
-    name: Annotated[str, Field(min_length=1, max_length=256)]
+    name: CalledName
     arguments: Text = Field(description="a JSON object, as text")
 
 
@@ -51,6 +52,9 @@ class ChatMessage(Strict):
     reasoning: Text | None = Field(None, description="vLLM's name of reasoning_content")
     tool_calls: Annotated[list[RequestToolCall], Field(fail_fast=True, max_length=128)] | None = None
     tool_call_id: Text | None = None
+    function_call: Annotated[JsonObject, Field(max_length=0)] | None = Field(
+        None, description="not served; use tool_calls"
+    )
     prefix: bool | None = Field(None, description="in the last message, an assistant's: the answer continues it")
 
     @model_validator(mode="after")

@@ -3,13 +3,14 @@
 import json
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, Tag, ValidationError, model_validator
 
 from ....params import MAX_STOP_STRINGS
 from ..errors import ApiError, invalid
 from ..fields import (
     MAX_TOKENS,
     Body,
+    CalledName,
     CommonFields,
     Integer,
     JsonObject,
@@ -18,6 +19,7 @@ from ..fields import (
     Strict,
     Text,
     Whole,
+    by_type,
 )
 from ..protocol import FUNCTION_NAME, ChatRequest, FunctionName
 
@@ -49,7 +51,7 @@ class RedactedThinkingBlock(Strict):
 class ToolUseBlock(Strict):
     type: Literal["tool_use"]
     id: Text
-    name: Annotated[str, Field(min_length=1, max_length=256)]
+    name: CalledName
     input: JsonObject
 
 
@@ -72,7 +74,21 @@ class ToolResultBlock(Strict):
 
 
 Block = Annotated[
-    TextBlock | ThinkingBlock | RedactedThinkingBlock | ToolUseBlock | ToolResultBlock, Field(discriminator="type")
+    Annotated[TextBlock, Tag("TextBlock")]
+    | Annotated[ThinkingBlock, Tag("ThinkingBlock")]
+    | Annotated[RedactedThinkingBlock, Tag("RedactedThinkingBlock")]
+    | Annotated[ToolUseBlock, Tag("ToolUseBlock")]
+    | Annotated[ToolResultBlock, Tag("ToolResultBlock")],
+    by_type(
+        "block",
+        {
+            "text": "TextBlock",
+            "thinking": "ThinkingBlock",
+            "redacted_thinking": "RedactedThinkingBlock",
+            "tool_use": "ToolUseBlock",
+            "tool_result": "ToolResultBlock",
+        },
+    ),
 ]
 
 
@@ -104,6 +120,12 @@ class ToolChoice(Strict):
     type: Literal["auto", "any", "tool", "none"]
     name: Annotated[str, Field(pattern=FUNCTION_NAME)] | None = None
     disable_parallel_tool_use: bool | None = None
+
+    @model_validator(mode="after")
+    def _has_name(self) -> "ToolChoice":
+        if self.type == "tool" and self.name is None:
+            raise ValueError("type is 'tool'; expected name with it")
+        return self
 
 
 class Thinking(Strict):

@@ -172,6 +172,7 @@ _NAMES = {
     "messages": "input",
     "response_format": "text.format",
     "structured_outputs": "text.format",
+    "none with response_format": "none with text.format",
     "max_completion_tokens": "max_output_tokens",
     "max_tokens": "max_output_tokens",
 }
