@@ -204,7 +204,9 @@ def read_chat_template(directory: Path, settings: dict[str, Any]) -> str | None:
         named = {entry["name"]: entry["template"] for entry in template}
         if named and "default" not in named:
             found = ", ".join(map(ascii, named))[:200]
-            raise TokenizerError(f"{directory}/tokenizer_config.json: chat_template has {found}; expected one named default")
+            raise TokenizerError(
+                f"{directory}/tokenizer_config.json: chat_template has {found}; expected one named default"
+            )
         template = named.get("default")
     return template
 
