@@ -17,8 +17,9 @@ from deepseek_v32.inference.engine.running.inputs import DecodeInputs
 from deepseek_v32.inference.engine.running.runner import Runner
 from deepseek_v32.inference.engine.running.selection import SelectionRecorder
 from deepseek_v32.inference.engine.sampling import sampler
-from deepseek_v32.inference.engine.sampling.graph_tokens import GreedySample, GreedyTokens, SamplingGraphs
+from deepseek_v32.inference.engine.sampling.graph_tokens import GreedySample, GreedyTokens
 from deepseek_v32.inference.engine.sampling.sampler import SampledTokens
+from deepseek_v32.inference.engine.sampling.sampling_graph import SamplingGraphs
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.scheduling.pages import PagePool
 from deepseek_v32.inference.engine.scheduling.scheduler import Scheduler
@@ -105,7 +106,6 @@ POINTS = (
     Point("queue", Scheduler, "add", "one", where="service"),
     Point("stats", Engine, "stats", "none", where="service"),
     Point("observer", ServerLog, "delivers", "none", where="service"),
-    Point("request log", ServerLog, "finished", "none", where="service"),
     Point("stream delivery", BaseEventLoop, "call_soon_threadsafe", "none", None, _puts, before=True, where="service"),
     Point("scoring", scoring, "token_logprobs", "job", where="service"),
     Point("pages for scoring", Scheduler, "take_pages", "job", where="service"),

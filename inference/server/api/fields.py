@@ -6,23 +6,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    ValidationInfo,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ....kernels.errors import ArgumentError
 from ...params import MAX_LOGIT_BIAS, MAX_LOGPROBS, MAX_SEED, MAX_STOP_STRINGS, SamplingParams
 from ...text.grammar import StructuredOutputsParams
-from ...text.schemas import place_name, schema_fault
-from .errors import BAD_SCHEMA, ApiError
+from ...text.schemas import place_name
+from .errors import ApiError
 
 MAX_CHOICES = 16
 MAX_PROMPTS = 256
@@ -94,45 +85,14 @@ def _seed(value: int) -> int:
     return value
 
 
-def _schema(parameters: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-    """Refuse what is no JSON schema of objects. A function of which calls must keep the schema has more to fulfil."""
-    kinds = parameters.get("type", "object")
-    if (reason := schema_fault(parameters)) or "object" not in kinds:
-        reason = reason or f"type is {kinds}"
-        message = f"of {info.data.get('name')!r} cannot be compiled: {reason}; expected a JSON schema of objects"
-        raise PydanticCustomError(BAD_SCHEMA, "{message}", {"message": message})
-    return parameters
-
-
-def count_characters(value: Any) -> int:
-    """Characters of all texts in a value."""
-    count, values = 0, [value]
-    while values:
-        value = values.pop()
-        if isinstance(value, str):
-            count += len(value)
-        elif isinstance(value, BaseModel):
-            values += value.__dict__.values()
-        elif isinstance(value, dict):
-            values += [*value, *value.values()]
-        elif isinstance(value, list):
-            values += value
-    return count
-
-
 Integer = Annotated[int, BeforeValidator(_whole)]
 Seed = Annotated[Integer, AfterValidator(_seed), Field(json_schema_extra={"minimum": MIN_SEED, "maximum": MAX_SEED})]
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
-CalledName = Annotated[
-    str, Field(min_length=1, max_length=1024)
-]  # also of no function: the longest that an answer may hold
 StopString = Annotated[str, Field(min_length=1, max_length=256)]
 # A list is read up to its first error: collecting the errors of a body of a million wrong items takes 17 s.
 TokenIds = Annotated[list[Annotated[int, Field(ge=0, le=MAX_ID)]], Field(fail_fast=True), BeforeValidator(_all_whole)]
 Prompt = Annotated[TokenIds, Field(min_length=1, max_length=MAX_TOKENS)]
 JsonObject = dict[str, Any]
-ParametersSchema = Annotated[JsonObject, AfterValidator(_schema)]
-Verbosity = Literal["low", "medium", "high"]
 
 
 class Strict(BaseModel):

@@ -30,7 +30,8 @@ from ...engine.scheduling.pace import DEVICE_TIMES, StepTimes
 from ...llm import LLM
 from ...params import SamplingParams
 from .engine_thread import EngineThread, Observer
-from .open_work import Entry, ScoreJob
+from .open_work import Entry
+from .score_job import ScoreJob
 from .streams import AsyncInbox, AsyncStream, Inbox, SyncInbox, SyncStream
 
 # Waking a reader costs about 0.05 ms of the interpreter's lock, so that readers take at most 6 % of its time. A few readers get

@@ -14,7 +14,8 @@ from deepseek_v32.inference.engine.request_state import RequestState
 from deepseek_v32.inference.engine.scheduling.pages import PagePool
 from deepseek_v32.inference.server.service import engine_thread, server_log
 from deepseek_v32.inference.server.service.engine_thread import EngineThread
-from deepseek_v32.inference.server.service.open_work import Entry, ScoreJob
+from deepseek_v32.inference.server.service.open_work import Entry
+from deepseek_v32.inference.server.service.score_job import ScoreJob
 from deepseek_v32.inference.server.service.server_log import ServerLog
 from deepseek_v32.inference.server.service.service import Busy, Service
 from deepseek_v32.inference.server.service.streams import SyncInbox

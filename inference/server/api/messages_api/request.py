@@ -10,18 +10,16 @@ from ..errors import ApiError, invalid
 from ..fields import (
     MAX_TOKENS,
     Body,
-    CalledName,
     CommonFields,
     Integer,
     JsonObject,
-    ParametersSchema,
     StopString,
     Strict,
     Text,
     Whole,
     by_type,
 )
-from ..protocol import FUNCTION_NAME, ChatRequest, FunctionName
+from ..protocol import FUNCTION_NAME, CalledName, ChatRequest, FunctionName, ParametersSchema
 
 # Claude Code puts this line, which differs from request to request, before its system prompt: no page could be reused.
 _BILLING = "x-anthropic-billing-header:"

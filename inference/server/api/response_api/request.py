@@ -7,18 +7,16 @@ from pydantic import AfterValidator, Field, Tag, model_validator
 from ..fields import (
     MAX_ID,
     MAX_TOKENS,
-    CalledName,
     IgnoredFields,
     Integer,
     JsonObject,
     Seed,
     Strict,
     Text,
-    Verbosity,
     Whole,
     by_type,
 )
-from ..protocol import ChatRequest, Function, FunctionName
+from ..protocol import CalledName, ChatRequest, Function, FunctionName, Verbosity
 
 MAX_ITEMS = 4095  # which, with the instructions, are at most as many messages as a chat request has
 

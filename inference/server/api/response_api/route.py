@@ -14,8 +14,8 @@ from ..chat import make_chat_requests
 from ..context import ApiContext
 from ..errors import ApiError, declared, renamed, skipped
 from ..events import EventStream, whole
-from ..fields import count_characters
 from ..guard import BoundedRoute
+from ..protocol import count_characters
 from ..responses import EVENTS
 from .answer import Answer
 from .request import MAX_ITEMS, FunctionTool, Item, ItemReference, Message, ResponseRequest, chat_request
