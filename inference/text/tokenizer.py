@@ -102,6 +102,10 @@ class Tokenizer:
             )
         except TokenizerError as error:
             raise TokenizerError(f"{directory}/{error}") from error
+        for name, is_missing in (("bos_token", tokenizer.bos_id is None), ("eos_token", not tokenizer.eos_ids)):
+            if is_missing and (text := token_text(settings.get(name))):
+                expected = "a token of the tokenizer"
+                raise TokenizerError(f"{directory}/tokenizer_config.json: {name} is {text!r:.100}; expected {expected}")
         size = vocabulary_size(directory)
         if size is not None and tokenizer.vocab_size > size:
             raise TokenizerError(
