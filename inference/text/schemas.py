@@ -45,6 +45,10 @@ _VALUES: dict[str, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
+# Keywords that say something about a value.
+CONSTRAINTS = {*_SCHEMAS, *_LISTS, *_VALUES, "type", "enum", "const"} - {"$id", "$anchor", "$defs", "definitions"}
+
+
 def schema_fault(schema: Any) -> str | None:
     """Say why a value is no JSON schema of any draft since the fourth; None if it is one. Annotations are not looked at."""
     parts: list[tuple[Any, Any]] = [((), schema)]  # (the way to it, a schema)
@@ -142,8 +146,11 @@ def inlined(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return schema
 
 
-def alternatives(schema: Any, references: References) -> Iterator[Any]:
-    """Yield the schemas of which a value must have one, without the `$ref`, `anyOf` and `oneOf` that lead to them; each once."""
+def alternatives(schema: Any, references: References, is_exact: bool = False) -> Iterator[Any]:
+    """Yield the schemas of which a value must have one, without the `$ref`, `anyOf` and `oneOf` that lead to them; each once.
+
+    is_exact: keep those that stand next to other keywords about the value.
+    """
     seen: set[int] = set()
     waiting = [schema]
     while waiting:
@@ -153,7 +160,9 @@ def alternatives(schema: Any, references: References) -> Iterator[Any]:
         seen.add(id(schema))
         keywords = schema if isinstance(schema, Mapping) else {}
         choices = [] if "type" in keywords else keywords.get("anyOf", keywords.get("oneOf"))
-        if (place := references.place(keywords)) is not None:
+        if is_exact and len(CONSTRAINTS & keywords.keys()) > 1:
+            yield schema
+        elif (place := references.place(keywords)) is not None:
             waiting.append(place)
         elif isinstance(choices, list) and choices:
             waiting += reversed(choices)
