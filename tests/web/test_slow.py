@@ -263,6 +263,18 @@ def test_an_answer_that_grows_elsewhere_hinders_nothing(tab: Any, scripted: Any)
     page.wait_for_timeout(200)
     assert tab.answer() == "You said: alpha" and page.locator("body.dsa-running").count() == 0
     assert scripted.service.open == 0
+    # A reload in another conversation does not end it.
+    slow.kind = re.compile("(?!)")
+    scripted.service.pace = 0.5
+    tab.ask("gamma", wait=False)
+    page.click("#dsa-new")
+    page.reload()
+    page.wait_for_selector("body.dsa-ready")
+    page.wait_for_timeout(300)
+    scripted.service.pace = 0
+    saved = "Object.values(localStorage).some((each) => /You said: gamma[^{}]*[{][^{}]*[}],.finish.:.stop/.test(each))"
+    page.wait_for_function(saved)
+    assert page.locator(".message").count() == 0
 
 
 @pytest.mark.parametrize("stays", [True, False], ids=["here", "elsewhere"])

@@ -335,5 +335,10 @@ if (theme) setTheme(theme === "dark", false);
 const kept = store.current && store.load(store.current);
 startNew();
 open(kept, Boolean(draft));
+// Answers that grew in other conversations before a reload; an answer has the id of its run.
+for (const { id } of store.list()) {
+  const { finish, id: run } = store.load(id).messages?.at(-1) || {};
+  if (!finish && run && !(kept && kept.id === id)) trigger("resume", { run });
+}
 document.body.classList.add("dsa-ready");
 focusText();
