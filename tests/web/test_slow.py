@@ -115,7 +115,7 @@ def test_a_question_is_sent_once_and_takes_only_itself_from_the_box(tab: Any, sc
     assert "text of second.txt" in scripted.service.asked[-1] and typed(tab) == ""
 
 
-@pytest.mark.parametrize("then", ["another", "new", "same"])
+@pytest.mark.parametrize("then", ["another", "new", "same", "deleted"])
 def test_a_conversation_that_comes_late_replaces_nothing(tab: Any, then: str) -> None:
     """After another one was opened, or a new one begun; a system prompt that was written meanwhile stays."""
     tab.ask("alpha")
@@ -131,13 +131,16 @@ def test_a_conversation_that_comes_late_replaces_nothing(tab: Any, then: str) ->
         slow.wait(2)
         tab.page.fill("#dsa-system textarea", "Be kind.")
         slow.answer(1, 0)
-    elif then == "new":
-        tab.page.click("#dsa-new")
+    elif then in ("new", "deleted"):
+        row = tab.page.locator("#dsa-list .entry", has_text="alpha")
+        row.hover()
+        tab.page.click("#dsa-new") if then == "new" else row.locator(".remove").click()
         slow.answer()
+        assert row.count() == (then == "new")
     else:
         slow.answer()
     tab.page.wait_for_timeout(200)
-    assert tab.page.locator(".user .plain").all_inner_texts() == ([] if then == "new" else ["beta"])
+    assert tab.page.locator(".user .plain").all_inner_texts() == ([] if then in ("new", "deleted") else ["beta"])
     assert tab.page.locator("#dsa-system textarea").input_value() == "Be kind."
     slow.kind = re.compile("(?!)")
     tab.ask("more")
@@ -316,7 +319,7 @@ def test_a_lost_connection_takes_nothing_that_was_typed(tab: Any, scripted: Any)
     """gradio notices it first, tells no changes any more, and loads the page again."""
     tab.ask("before")
     tab.page.route("**/queue/join*", lambda route: route.abort(), times=1)
-    tab.page.fill("#dsa-text textarea", "lost")
+    tab.page.fill("#dsa-text textarea", "on its way")
     tab.page.click("#dsa-send")
     with tab.page.expect_navigation():
         tab.page.fill("#dsa-text textarea", "typed since then")
@@ -324,4 +327,4 @@ def test_a_lost_connection_takes_nothing_that_was_typed(tab: Any, scripted: Any)
     tab.page.wait_for_selector(".answer")
     tab.page.click("#dsa-send")
     answers(tab, 2)
-    assert "before" in scripted.service.asked[-1] and not is_asked(scripted, "lost")
+    assert "before" in scripted.service.asked[-1] and not is_asked(scripted, "on its way")

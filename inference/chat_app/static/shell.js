@@ -133,9 +133,9 @@ function open(conversation, keepsSystem) {
   closeDrawers();
 }
 
-// Another tab has added turns.
+// Another tab has added turns. Where this comes at a bad time, saving finds them again.
 function merge(conversation) {
-  if (conversation && conversation.id === shown.conversation.id && !asked.has(conversation.id)) trigger("restore", { conversation, ticket: ++newest });
+  if (conversation && conversation.id === shown.conversation.id && !restoring && !asked.has(conversation.id)) trigger("restore", { conversation, ticket: ++newest });
 }
 
 const newId = () => "c" + crypto.getRandomValues(new Uint32Array(3)).join("").slice(0, 24);
