@@ -344,6 +344,8 @@ def _normalized(index: int, message: Message) -> dict[str, Any]:
     role = message.get("role")
     if role not in ("system", "developer", "user", "assistant", "tool"):
         raise MessageError(f".role is {role!r:.50}; expected system, developer, user, assistant or tool", index)
+    if message.get("function_call") is not None:  # OpenAI's older field, which would be left out
+        raise MessageError(f".function_call is {message['function_call']!r:.50}; expected tool_calls", index)
     turn = {key: value for key, value in message.items() if value is not None}
     if not turn.get("reasoning_content") and "reasoning" in turn:  # vLLM's name
         turn["reasoning_content"] = turn["reasoning"]

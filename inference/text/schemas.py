@@ -170,6 +170,30 @@ def alternatives(schema: Any, references: References, is_exact: bool = False) ->
             yield schema
 
 
+# llguidance reads constants as 64-bit floats and bounds as 64-bit integers; one that has only the lowest integer ends the process.
+_LARGEST = 2**63 - 1024
+_BOUNDS = {"minimum": 1, "exclusiveMinimum": 1, "maximum": -1, "exclusiveMaximum": -1}
+
+
+def lost_number(schema: Any) -> int | float | None:
+    """Return a number of a schema that no grammar keeps: a constant that is no float below 2^63, or a bound beyond all integers."""
+    values = [(schema, False, False)]  # (value, whether it is in a constant, whether its names are free)
+    while values:
+        value, is_constant, is_named = values.pop()
+        if isinstance(value, Mapping):
+            for name, each in value.items():
+                if not is_named and _is_number(each) and each * _BOUNDS.get(name, 0) > _LARGEST:
+                    return each
+                values.append(
+                    (each, is_constant or (not is_named and name in ("const", "enum")), not is_named and name in NAMED)
+                )
+        elif isinstance(value, list):
+            values += [(each, is_constant, False) for each in value]
+        elif is_constant and _is_number(value) and (abs(value) > _LARGEST or value != float(value)):
+            return value
+    return None
+
+
 def has_end(schema: Any) -> bool:
     """Tell whether some value of a schema is finite. A schema that refers to itself at every turn has none."""
     references, waiting = References(schema), [schema]
