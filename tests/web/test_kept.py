@@ -115,6 +115,7 @@ def test_a_reload_keeps_settings_draft_and_inspector(open_tab: Any, scripted: An
     assert page.locator("#dsa-thinking input").is_checked()
     assert page.locator("#dsa-inspector").is_visible()
     assert page.locator("#dsa-files .file").count() == 1
+    page.wait_for_selector(".answer")
     page.click("#dsa-send")
     page.wait_for_function("document.querySelectorAll('.answer').length === 2")
     tab.wait()
