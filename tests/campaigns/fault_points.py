@@ -17,9 +17,8 @@ from deepseek_v32.inference.engine.running.inputs import DecodeInputs
 from deepseek_v32.inference.engine.running.runner import Runner
 from deepseek_v32.inference.engine.running.selection import SelectionRecorder
 from deepseek_v32.inference.engine.sampling import sampler
-from deepseek_v32.inference.engine.sampling.graph_tokens import GreedySample, GreedyTokens
+from deepseek_v32.inference.engine.sampling.graph_tokens import GreedySample, GreedyTokens, SamplingGraphs
 from deepseek_v32.inference.engine.sampling.sampler import SampledTokens
-from deepseek_v32.inference.engine.sampling.sampling_graph import SamplingGraphs
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.scheduling.pages import PagePool
 from deepseek_v32.inference.engine.scheduling.scheduler import Scheduler

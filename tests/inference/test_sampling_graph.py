@@ -13,9 +13,8 @@ from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.running import runner
 from deepseek_v32.inference.engine.running.captured_step import GraphMemory
 from deepseek_v32.inference.engine.running.inputs import DecodeInputs, StagedTokens
-from deepseek_v32.inference.engine.sampling.graph_tokens import GreedyTokens
+from deepseek_v32.inference.engine.sampling.graph_tokens import GreedyTokens, SamplingGraphs
 from deepseek_v32.inference.engine.sampling.sampler import sample_tokens
-from deepseek_v32.inference.engine.sampling.sampling_graph import SamplingGraphs
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.text.grammar import Mask
 

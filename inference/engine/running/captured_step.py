@@ -11,7 +11,7 @@ import torch
 
 from ....model.host_step import divided_by
 from ..fault import log_fault
-from .host_memory import same_memory
+from .inputs import same_memory
 
 T = TypeVar("T")
 

@@ -16,9 +16,8 @@ from ..drafting.draft_graph import DraftGraphs
 from ..drafting.drafter import Drafter
 from ..fault import device_fault
 from ..request import Request
-from ..sampling.graph_tokens import GreedySample
+from ..sampling.graph_tokens import GreedySample, SamplingGraphs
 from ..sampling.noise import DraftNoise
-from ..sampling.sampling_graph import SamplingGraphs
 from ..scheduling.batch import Batch
 from ..step import Choices, Share, Step
 from .cache import SCRATCH_PAGES, allocate

@@ -12,7 +12,7 @@ from ...token_selection import TokenSelection
 from ..fault import Fault
 from ..request import Request
 from ..scheduling.batch import Batch
-from .host_memory import pinned, seen_by
+from .inputs import pinned, seen_by
 
 _RECORDING = "recording its selections"
 _HELD_BYTES = 256 << 20  # of recorded rows on the device, before they are copied to the host
