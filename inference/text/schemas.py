@@ -194,9 +194,10 @@ def number_fault(schema: Any) -> tuple[str, str] | None:
                     if each * _BOUNDS.get(name, 0) > _LARGEST:
                         return str(each), expected
                     if name == "multipleOf" and each > 0:
-                        digits = "".join(map(str, Decimal(str(each)).as_tuple().digits)).rstrip("0")
-                        remainders = math.lcm(remainders, int(digits))
-                        if remainders > _MOST_REMAINDERS or each >= 2**28:  # ten times more overflows 32 bits
+                        if each < 2**28:  # ten times more overflows 32 bits
+                            digits = "".join(map(str, Decimal(str(each)).as_tuple().digits)).rstrip("0")
+                            remainders = math.lcm(remainders, int(digits))
+                        if each >= 2**28 or remainders > _MOST_REMAINDERS:
                             return f"multipleOf {each}", f"at most {_MOST_REMAINDERS} remainders in all"
                 values.append(
                     (each, is_constant or (not is_named and name in ("const", "enum")), not is_named and name in NAMED)
