@@ -15,7 +15,7 @@ import numpy as np
 from ...kernels.errors import ArgumentError
 from .dsml import MOST_CHARACTERS, call_grammar
 from .lark import has_dead_end, json_schemas
-from .schemas import NAMED, has_end, inlined, lost_number
+from .schemas import NAMED, has_end, inlined, number_fault
 from .tokenizer import END_THINK, Tokenizer
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ class StructuredOutputsParams:
                 raise _wrong("json", f"{text[:100]!r}", "a JSON schema, which is an object")
             if not has_end(schema):
                 raise _wrong("json", *_ENDLESS)
-            if (number := lost_number(schema)) is not None:
-                raise _wrong("json", f"{number}", _EXACT, "holds")
+            if (fault := number_fault(schema)) is not None:
+                raise _wrong("json", *fault, "holds")
         else:
             kind, text = ("regex", self.regex) if self.regex is not None else ("grammar", self.grammar or "")
             literals = [self.regex] if self.regex is not None else []
@@ -102,8 +102,8 @@ def check_function(function: Mapping[str, Any]) -> None:
     schema, lenient = function.get("parameters") or {}, not function.get("strict")
     if not has_end(schema):
         raise ArgumentError("parameters", *_ENDLESS)
-    if (number := lost_number(schema)) is not None:
-        raise ArgumentError("parameters", f"{number}", _EXACT, "holds")
+    if (fault := number_fault(schema)) is not None:
+        raise ArgumentError("parameters", *fault, "holds")
     whole = {**inlined(schema), "x-guidance": {**_JSON_STYLE, "lenient": lenient}}
     if isinstance(parts := whole.get("allOf", []), list):
         whole["allOf"] = [*parts, {"type": "object"}]
@@ -143,7 +143,6 @@ def _literals(schema: Any) -> list[str]:
 
 # Of an error about a schema: its value, what is expected instead, and the verb.
 _ENDLESS = ("to itself without an end", "a schema that a finite value can have", "refers")
-_EXACT = "numbers that 64-bit floats hold exactly, below 2^63"
 _KEPT = 64  # compiled grammars
 _SHALLOW = 2**13  # characters, of which 300 references may be made
 _STACK = 2**28  # bytes, of which the longest chains in MOST_CHARACTERS use a half
@@ -317,8 +316,8 @@ def _compiled(words: "LLTokenizer", kind: str, text: str) -> "LLMatcher":
 
     definition = _definition(kind, text)
     for schema in json_schemas(definition) if kind == "grammar" else ():
-        if (number := lost_number(schema)) is not None:
-            raise _wrong(kind, f"{number}", _EXACT, "holds")
+        if (fault := number_fault(schema)) is not None:
+            raise _wrong(kind, *fault, "holds")
     matcher = LLMatcher(words, definition, log_level=0)
     if matcher.is_error():
         raise _cannot_be_compiled(kind, matcher.get_error())

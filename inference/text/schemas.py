@@ -1,7 +1,9 @@
 """JSON schemas: whether a value is one, where a `$ref` leads, what a value may be, and whether any value has an end."""
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
@@ -173,24 +175,37 @@ def alternatives(schema: Any, references: References, is_exact: bool = False) ->
 # llguidance reads constants as 64-bit floats and bounds as 64-bit integers; one that has only the lowest integer ends the process.
 _LARGEST = 2**63 - 1024
 _BOUNDS = {"minimum": 1, "exclusiveMinimum": 1, "maximum": -1, "exclusiveMaximum": -1}
+_MOST_REMAINDERS = 100_000  # of divisions by multipleOf: an automaton of a million takes six seconds
 
 
-def lost_number(schema: Any) -> int | float | None:
-    """Return a number of a schema that no grammar keeps: a constant that is no float below 2^63, or a bound beyond all integers."""
+def number_fault(schema: Any) -> tuple[str, str] | None:
+    """Return (a number of a schema that no grammar can keep, what is expected instead).
+
+    That is a constant that is no float below 2^63, a bound beyond all integers, or a multipleOf with too many remainders.
+    """
     values = [(schema, False, False)]  # (value, whether it is in a constant, whether its names are free)
+    remainders = 1
+    expected = "numbers that 64-bit floats hold exactly, below 2^63"
     while values:
         value, is_constant, is_named = values.pop()
         if isinstance(value, Mapping):
             for name, each in value.items():
-                if not is_named and _is_number(each) and each * _BOUNDS.get(name, 0) > _LARGEST:
-                    return each
+                if not is_named and _is_number(each):
+                    if each * _BOUNDS.get(name, 0) > _LARGEST:
+                        return str(each), expected
+                    if name == "multipleOf" and each > 0:
+                        if each < 2**28:  # ten times more overflows 32 bits
+                            digits = "".join(map(str, Decimal(str(each)).as_tuple().digits)).rstrip("0")
+                            remainders = math.lcm(remainders, int(digits))
+                        if each >= 2**28 or remainders > _MOST_REMAINDERS:
+                            return f"multipleOf {each}", f"at most {_MOST_REMAINDERS} remainders in all"
                 values.append(
                     (each, is_constant or (not is_named and name in ("const", "enum")), not is_named and name in NAMED)
                 )
         elif isinstance(value, list):
             values += [(each, is_constant, False) for each in value]
         elif is_constant and _is_number(value) and (abs(value) > _LARGEST or value != float(value)):
-            return value
+            return str(value), expected
     return None
 
 
