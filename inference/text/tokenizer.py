@@ -13,8 +13,9 @@ from typing import Any
 import tokenizers
 
 from .errors import TokenizerError, TooManyTokens
-from .longest_token import BYTES, TokenBound, without_surrogates
+from .longest_token import TokenBound, without_surrogates
 from .settings import build_definition, end_ids, read_chat_template, read_settings, token_text, vocabulary_size
+from .token_bytes import TokenBytes
 
 # DeepSeek's control tokens, by their texts.
 BOS = "<｜begin▁of▁sentence｜>"
@@ -54,12 +55,9 @@ class Tokenizer:
         """``definition`` is the parsed tokenizer.json. ``eos`` names end tokens by text or id; unknown texts are ignored."""
         self._definition = definition
         try:
-            self._full = tokenizers.Tokenizer.from_str(json.dumps(definition))
+            self._full = _load(definition)
         except Exception as error:  # the library raises plain Exception
             raise TokenizerError(f"tokenizer.json: {error}") from error
-        # Padding or truncation stored in the file would change prompts.
-        self._full.no_padding()
-        self._full.no_truncation()
         self.chat_template = chat_template
         self.special_ids: dict[str, int] = {
             token["content"]: token["id"] for token in definition.get("added_tokens", ())
@@ -73,7 +71,7 @@ class Tokenizer:
         self._skipped = (flagged | {self.bos_id, *self.eos_ids}) - kept - {None}
         # A byte-level decoder concatenates the bytes of the tokens; other decoders depend on the token before.
         self.is_byte_level: bool = (definition.get("decoder") or {}).get("type") == "ByteLevel"
-        self._bytes: dict[int, bytes] = {}  # see token_bytes
+        self.token_bytes = TokenBytes(self._full, self._skipped)
         self._bound = TokenBound(definition)
 
     @classmethod
@@ -104,6 +102,10 @@ class Tokenizer:
             )
         except TokenizerError as error:
             raise TokenizerError(f"{directory}/{error}") from error
+        for name, is_missing in (("bos_token", tokenizer.bos_id is None), ("eos_token", not tokenizer.eos_ids)):
+            if is_missing and (text := token_text(settings.get(name))):
+                expected = "a token of the tokenizer"
+                raise TokenizerError(f"{directory}/tokenizer_config.json: {name} is {text!r:.100}; expected {expected}")
         size = vocabulary_size(directory)
         if size is not None and tokenizer.vocab_size > size:
             raise TokenizerError(
@@ -197,28 +199,13 @@ class Tokenizer:
             return self._full.decode_batch([kept], skip_special_tokens=False)[0]
         return self._full.decode(kept, skip_special_tokens=False)
 
-    def token_bytes(self, token: int, skip_special_tokens: bool = True) -> bytes:
-        """Return the bytes that a byte-level tokenizer decodes a token to. Arguments and ids without text: as in `decode`."""
-        if skip_special_tokens and (known := self._bytes.get(token)) is not None:
-            return known
-        text = (self._full.id_to_token(token) if token >= 0 else None) or ""
-        written = bytes(map(BYTES.__getitem__, text)) if BYTES.keys() >= set(text) else text.encode()
-        if skip_special_tokens:
-            written = self._bytes[token] = b"" if token in self._skipped else written
-        return written
-
     @cached_property
     def plain(self) -> tokenizers.Tokenizer:
         """The same tokenizer without added tokens.
 
         The library can ignore tokens that the file flags as special, but many control tokens are not flagged.
         """
-        plain = tokenizers.Tokenizer.from_str(
-            json.dumps({**self._definition, "added_tokens": [], "post_processor": None})
-        )
-        plain.no_padding()
-        plain.no_truncation()
-        return plain
+        return _load({**self._definition, "added_tokens": [], "post_processor": None})
 
     @cached_property
     def _special_pattern(self) -> re.Pattern[str]:
@@ -226,9 +213,16 @@ class Tokenizer:
         return re.compile("|".join(map(re.escape, longest_first)))
 
 
+def _load(definition: dict[str, Any]) -> tokenizers.Tokenizer:
+    loaded = tokenizers.Tokenizer.from_str(json.dumps(definition))
+    # Padding or truncation stored in the file would change prompts.
+    loaded.no_padding()
+    loaded.no_truncation()
+    return loaded
+
+
 def return_memory() -> None:
     """Give freed memory back to the system, in up to 30 ms. Otherwise GNU's C library keeps 700 MB after a text of 8 MB."""
-    with suppress(
-        AttributeError, OSError, TypeError
-    ):  # musl, macOS; TypeError: Windows has no handle of the program itself
+    # musl, macOS; TypeError: Windows has no handle of the program itself.
+    with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)

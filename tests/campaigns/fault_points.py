@@ -105,7 +105,6 @@ POINTS = (
     Point("queue", Scheduler, "add", "one", where="service"),
     Point("stats", Engine, "stats", "none", where="service"),
     Point("observer", ServerLog, "delivers", "none", where="service"),
-    Point("request log", ServerLog, "finished", "none", where="service"),
     Point("stream delivery", BaseEventLoop, "call_soon_threadsafe", "none", None, _puts, before=True, where="service"),
     Point("scoring", scoring, "token_logprobs", "job", where="service"),
     Point("pages for scoring", Scheduler, "take_pages", "job", where="service"),

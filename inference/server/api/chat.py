@@ -16,7 +16,7 @@ from ...text.dsml import ToolCall
 from ..service.streams import AsyncStream
 from .context import ApiContext, check_finished, new_id, usage
 from .conversations import MessageName, answer_params, conversation_ids, grammar_field, message_name
-from .errors import DONE, declared, skipped
+from .errors import DONE, ApiError, declared, skipped
 from .events import Chunks, EventStream, collect, merged, whole
 from .fields import response_schema, sampling_params
 from .guard import BoundedRoute
@@ -62,6 +62,9 @@ async def make_chat_requests(
     context: ApiContext, body: ChatRequest, name: MessageName = message_name
 ) -> list[EngineRequest]:
     """The n requests to the engine. name: of the messages, for errors. Raises ApiError and Busy."""
+    if body.top_logprobs and not body.logprobs:
+        message = f"top_logprobs is {body.top_logprobs}; expected null or 0 unless logprobs is true"
+        raise ApiError(400, message, "top_logprobs")
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     llm, requests = context.service.llm, context.service.requests
     max_tokens = body.max_completion_tokens or body.max_tokens or requests.max_new_tokens

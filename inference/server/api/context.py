@@ -120,7 +120,7 @@ class ApiContext:
                 raise ApiError(400, str(error), code="context_length_exceeded") from None
             except ArgumentError as error:
                 if error.name.partition(".")[0] != "structured_outputs":
-                    raise ApiError(400, str(error)) from None
+                    raise ApiError(400, str(error), error.name) from None
                 if form_field != "structured_outputs":  # the client has not said what kind of grammar it becomes
                     error = error.renamed(form_field)
                 raise ApiError(400, str(error), form_field) from None

@@ -24,6 +24,8 @@ _NAMES = {
     "response_format": "output_config.format",
     "structured_outputs": "output_config.format",
     "stop": "stop_sequences",
+    "tool_choice is required": "tool_choice is any",
+    "none with response_format": "none with output_config.format",
 }
 
 

@@ -14,8 +14,8 @@ from ..chat import make_chat_requests
 from ..context import ApiContext
 from ..errors import ApiError, declared, renamed, skipped
 from ..events import EventStream, whole
-from ..fields import count_characters
 from ..guard import BoundedRoute
+from ..protocol import count_characters
 from ..responses import EVENTS
 from .answer import Answer
 from .request import MAX_ITEMS, FunctionTool, Item, ItemReference, Message, ResponseRequest, chat_request
@@ -172,6 +172,7 @@ _NAMES = {
     "messages": "input",
     "response_format": "text.format",
     "structured_outputs": "text.format",
+    "none with response_format": "none with text.format",
     "max_completion_tokens": "max_output_tokens",
     "max_tokens": "max_output_tokens",
 }
