@@ -18,7 +18,6 @@ import json
 import math
 import sys
 import time
-from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
@@ -52,7 +51,6 @@ class Run(Trainer):
         before = self.history[-1]["seconds"] if self.history else 0.0
         pace = Pace(self.plan, batches.left_out, self.step, self.args.minutes and self.args.minutes * 60)
         window: list[tuple[Step, tuple]] = []
-        seen: Counter[str] = Counter()  # windows of this command, by stage
         for number, ids, classes in batches:
             step = self.plan[number]
             if window and step.stage != window[-1][0].stage:
@@ -78,11 +76,8 @@ class Run(Trainer):
                     )
                 now = time.time()
                 elapsed, taken = ranks.of_first(now - began, now - marked)
-                # The first steps of a stage compile its kernels.
-                if seen[step.stage]:
-                    pace.record([s for s, _ in window], taken)
+                pace.record([s for s, _ in window], taken)
                 pace.update(self.step, elapsed)
-                seen[step.stage] += 1
                 marked = now
                 self.history.append({"step": self.step, "stage": step.stage, "length": step.length, "loss": loss,
                                      "divergence": divergence, "busiest": load, "seconds": before + elapsed,

@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import os
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ _WEIGHTS = {
     CALL: 0.6, "end": 0.5,
 }  # fmt: skip
 ATTEMPTS = 8  # at a batch, each with other conversations
+AHEAD = 96  # batches that workers may be ahead of the training; `pace.py` decides more steps in advance
 
 
 def weights(user: float, value_start: float) -> np.ndarray:
@@ -180,12 +182,21 @@ def batch(tokenizer: Tokenizer, seed, length: int, rows: int, *, locate: bool = 
     return ids, classes, answers
 
 
-def _work(path: str, seed: str, plan: list[tuple[int, int, int]], queue, left_out, options: dict) -> None:
+def _claim(taken, left_out) -> int:
+    """The next step that wants a batch. In turn for all workers, since a share of steps left out, one in four say, must not leave
+    some of them without work."""
+    with taken.get_lock():
+        while taken.value < len(left_out) and left_out[taken.value]:
+            taken.value += 1
+        taken.value += 1
+        return taken.value - 1
+
+
+def _work(path: str, seed: str, plan: list[tuple[int, int]], queue, left_out, taken, room, options: dict) -> None:
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # each worker has one core
     tokenizer = Tokenizer.from_file(path)
-    for number, length, rows in plan:
-        if left_out[number]:
-            queue.put((number, None, None))
-            continue
+    while room.acquire() and (number := _claim(taken, left_out)) < len(plan):
+        length, rows = plan[number]
         # Long texts have few questions for their tokens: every second batch asks two or three times as many.
         asked = {"questions": characters(length) // 400} if length >= 4096 and number % 2 else {}
         ids = classes = None
@@ -219,25 +230,25 @@ class Batches:
     ):
         own = f"{seed} rank {rank}" if rank else f"{seed}"
         context = multiprocessing.get_context("spawn")
-        numbered = [(number, *item) for number, item in enumerate(plan)][start:]
         self.count, self.start = len(plan), start
         self.left_out = context.Array("b", len(plan), lock=False)
-        self.queues = [context.Queue(maxsize=8) for _ in range(workers)]  # a batch takes half a second of one core
+        self.queue, self.room, self.taken = context.Queue(), context.Semaphore(AHEAD), context.Value("l", start)
+        shared = (self.queue, self.left_out, self.taken, self.room, options)
         self.processes = [
-            context.Process(
-                target=_work,
-                args=(str(tokenizer), own, numbered[w::workers], self.queues[w], self.left_out, options),
-                daemon=True,
-            )
-            for w in range(workers)
+            context.Process(target=_work, args=(str(tokenizer), own, plan, *shared), daemon=True) for _ in range(workers)
         ]
         for process in self.processes:
             process.start()
 
     def __iter__(self):
+        came: dict[int, tuple] = {}
         for number in range(self.start, self.count):
-            came, ids, classes = self.queues[(number - self.start) % len(self.queues)].get()
-            assert came == number, f"batch is {came}; expected {number}"
+            while number not in came and not self.left_out[number]:
+                other, *made = self.queue.get()
+                came[other] = tuple(made)
+            for passed in [other for other in came if other <= number]:
+                ids, classes = came.pop(passed)
+                self.room.release()
             if self.left_out[number]:
                 continue
             if ids is None:  # to pass over it would part this rank from the others

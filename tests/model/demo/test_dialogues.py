@@ -166,7 +166,8 @@ def test_a_conversation_that_cannot_be_written_costs_its_step_alone(monkeypatch)
         return real(tokenizer, seed, *args, **options)
 
     monkeypatch.setattr(data, "batch", fails)
-    data._work(str(DEMO / "tokenizer.json"), 7, [(0, 256, 1), (1, 256, 1), (2, 256, 1)], queue, [0, 0, 0], {})
+    taken, room = multiprocessing.Value("l", 0), multiprocessing.Semaphore(9)
+    data._work(str(DEMO / "tokenizer.json"), 7, [(256, 1)] * 3, queue, [0, 0, 0], taken, room, {})
     came = [queue.get() for _ in range(3)]
     assert [number for number, ids, _ in came if ids is not None] == [0, 2], "batch 2 is drawn again, with other words"
 
