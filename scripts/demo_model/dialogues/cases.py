@@ -15,6 +15,7 @@ A case is a block:
 
 import re
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from . import names, values
 from .splits import SPLITS, Forms, divide, pick, share
@@ -69,16 +70,20 @@ class Case:
     def somebody(self) -> bool:
         return self.subjects == ("who",)
 
+    @cache
     def told_by(self, statement: str) -> list[str]:
         return [slot for slot in _SLOT.findall(statement) if slot in self.slots]
 
+    @cache
     def asked(self, statement: str, split: str) -> list[str]:
         """The slots that a statement tells and that the split has questions for; the others are told beside."""
         return [slot for slot in self.told_by(statement) if self.slots[slot].asks_of[split]]
 
+    @cache
     def tellable(self, split: str) -> list[str]:
         return [statement for statement in self.statements[split] if self.asked(statement, split)]
 
+    @cache
     def single(self, split: str, slot: str | None = None) -> list[str]:
         """Statements that tell one slot, or this one, and nothing else."""
         return [s for s in self.tellable(split) if self.told_by(s) == [slot or self.told_by(s)[0]]]

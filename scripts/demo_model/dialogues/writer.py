@@ -13,13 +13,19 @@ from .typing import Typist, in_the_past
 from .values import capital
 
 _SMALL = frozenset(LISTS["small"])
+_WORD = re.compile(r"[a-z]+|\d+")
 
 
 @lru_cache(20_000)
 def stems(text: str) -> frozenset[str]:
     """The words that carry a text's meaning, without their endings."""
     text = text.lower().replace("'s", "").replace("favorite", "favourite").replace("color", "colour")
-    return frozenset(word[:5] for word in re.findall(r"[a-z]+|\d+", text) if word not in _SMALL)
+    return frozenset(word[:5] for word in _WORD.findall(text) if word not in _SMALL)
+
+
+@lru_cache(20_000)
+def _words(key: str) -> frozenset[str]:
+    return frozenset(key.split())
 
 
 class Writer(Typist):
@@ -50,8 +56,8 @@ class Writer(Typist):
 
     def mentions(self, key: str) -> bool:
         """Whether the user has written this, or what was told could be taken for it: "the car" for "my blue car"."""
-        words = set(key.split())
-        if any(words <= (others := set(other.split())) or others <= words for other in self.subjects):
+        words = _words(key)
+        if any(words <= _words(other) or _words(other) <= words for other in self.subjects):
             return True
         pattern = rf"\b{re.escape(key)}\b"
         return any(key in (lower := turn.user.lower()) and re.search(pattern, lower) for turn in self.turns)

@@ -64,6 +64,7 @@ class Encoder:
 
     def __init__(self, tokenizer: Tokenizer):
         self.tokenizer = tokenizer
+        self._texts: dict[tuple[Piece, ...], tuple[list[int], list[int], int]] = {}  # many answers are the same
 
     def __call__(self, conversation: Conversation, locate: bool = False) -> tuple[list[int], list[int], list[Answer]]:
         """locate: also find the tokens of stated values, which is slower."""
@@ -133,13 +134,20 @@ class Encoder:
 
     def _text(self, pieces: list[Piece]) -> int:
         """Appends the text with a class for each token; returns the number of tokens of its value."""
+        found = self._texts.get(key := tuple(pieces))
+        if found is None:
+            found = self._texts[key] = self._classified(pieces)
+        self.ids += found[0]
+        self.classes += found[1]
+        return found[2]
+
+    def _classified(self, pieces: list[Piece]) -> tuple[list[int], list[int], int]:
         text = "".join(part for part, _ in pieces)
-        if not text:
-            return 0
         encoding = self.tokenizer.encode(text, add_special_tokens=False)
         kinds: list[str] = []
         for part, kind in pieces:
             kinds += [kind] * len(part)
+        classes: list[int] = []
         value, previous, since = 0, "", 0
         for start, end in encoding.offsets:
             kind = kinds[min(end - 1, start + (text[start] == " " and end > start + 1))]
@@ -152,9 +160,8 @@ class Encoder:
                 kind = "value start"
             elif kind == REFUSAL and since == 0:
                 kind = "refusal start"
-            self.classes.append(NUMBER[kind])
-        self.ids += encoding.ids
-        return value or len(encoding.ids)
+            classes.append(NUMBER[kind])
+        return encoding.ids, classes, value or len(encoding.ids)
 
     def _find(self, conversation: Conversation, turn, users, starts) -> tuple[int, int]:
         where, begin, end = turn.fact
