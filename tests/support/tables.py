@@ -5,7 +5,9 @@ import difflib
 import io
 import json
 import re
+from pathlib import Path
 
+from demo_model.dialogues import texts
 from support import english
 
 # What stands in a column, for which a line has no word.
@@ -13,8 +15,16 @@ _COLUMNS = english.words(
     """aisle assign assignee bed belong birthday born calories carried catch config connect departure deploy deployed desk
     destination device dial duration duty finish form grade hood info item line listen logged lunch manager maximum most
     opener order payment percentage player point port present profile quantity release report restarter restarts result
-    retries retry rich scorer sheet shift state status stock stop task team topic try under warm went"""
+    retries retry rich scorer sheet shift state status stock stop task team topic try under warm went deep database"""
 )
+# And the words in which people ask for the columns of tables.txt and the fields of forms.txt; the names of rows are not among them.
+_FILES = [Path(texts.__file__).parent / f"{name}.txt" for name in ("tables", "forms")]
+_COLUMNS |= english.words(re.sub(r"\{\w\}|[^a-z ]", " ", " ".join(file.read_text().lower() for file in _FILES)))
+_MARKS = re.compile(r"[:=|,;\t]")
+_NOT_FIRST = re.compile(
+    r"(?i)one last thing:|first (floor|aid)|at first|.* first, |last (seen|modified|day)|the last (?-i:[A-Z])|lasts"
+)
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 Table = tuple[list[str], list[list[str]], list[str]]  # headers, rows, the rows' lines
 
@@ -59,7 +69,7 @@ def disagrees(table: Table, question: str, value: str, line: str) -> tuple[str |
     """(what is wrong with the answer, or None; whether rows were compared): a value, and the line of the table that has it."""
     headers, rows, lines = table
     rows = [[str(cell) for cell in row] for row in rows]
-    at, named = lines.index(line), re.sub(r"(?i)one last thing:|first floor|at first|.* first, ", "", question)
+    at, named = lines.index(line), _NOT_FIRST.sub("", question)
     if says(named, "first", "top"):
         return (None if at == 0 and value == rows[0][0] else "not the first row"), False
     if says(named, "last", "bottom"):
@@ -70,10 +80,14 @@ def disagrees(table: Table, question: str, value: str, line: str) -> tuple[str |
         best = min(numbers) if least else max(numbers)
         return (None if numbers[at] == best and numbers.count(best) == 1 else "not the extreme"), True
     if len(rows) == 1:  # one thing's settings: the question names a header, or the value fits by itself
-        meant = [n for n, header in enumerate(headers) if has_key(header.replace("_", " "), question.lower())]
-        wanted = [rows[0][n] for n in meant] or rows[0]
+        meant = [
+            n
+            for n, header in enumerate(headers)
+            if len(header) > 2 and has_key(header.replace("_", " "), question.lower())
+        ]
+        wanted = [rows[0][n] for n in meant] or [value]
         return (None if value in wanted else f"{wanted} is asked for"), False
-    return another_line(lines, question, line), False
+    return another_line([";".join(headers), *lines], question, line), False
 
 
 def another_line(lines: list[str], question: str, line: str) -> str | None:
@@ -89,10 +103,25 @@ def another_line(lines: list[str], question: str, line: str) -> str | None:
         - set(map(english.root, _COLUMNS))
         - english.roots(" ".join(rows[:2]).replace("_", " "))
     )
-    if keys and not keys & english.roots(f"{line} {line.replace('_', ' ')}"):
+    said = f"{line} {line.replace('_', ' ')} {_around(rows, line, keys)}"
+    if keys and not keys & english.roots(said):
         return f"the line says nothing of {sorted(keys)}"
     best = max(rows[2:] or rows, key=named)  # after a title and headings
-    return f"{best!r} is asked for" if named(best) > named(line) else None
+    return f"{best!r} is asked for" if named(best) > named(said) else None
+
+
+def _around(rows: list[str], line: str, keys: set[str]) -> str:
+    """What belongs to a line that is a part of a row: the lines since the last one of its kind, or the first cell of its column."""
+    text = " ".join(day for day in _DAYS if re.search(rf"\b{day[:3]}\b", line))
+    label = _MARKS.split(line)[0]
+    alike = [n for n, row in enumerate(rows) if _MARKS.split(row)[0] == label]
+    if len(alike) > 1 or len(rows) < 4:
+        spans = [(max((n for n in alike if n < at), default=-1) + 1, at) for at in alike if rows[at] == line]
+        return " ".join([text, *(row for begin, end in spans for row in rows[begin:end])])
+    at = rows.index(line) if line in rows else 0
+    cells = [_MARKS.split(row) for row in rows]
+    heads = next((row for row in cells if len(row) == len(cells[at]) > 2), [])
+    return " ".join([text, *(head for head in heads if keys & english.roots(head))])
 
 
 def says(question: str, *words: str) -> bool:
@@ -110,6 +139,7 @@ def has_key(key: str, asked: str) -> bool:
 
 
 def compared_column(question: str, headers: list[str]) -> int | None:
+    headers = [header.lower() for header in headers]
     words = {
         "price": "most expensive|cheapest", "rent": "most expensive|cheapest", "stock": "common in stock|rarest in stock",
         "calories": "richest|lightest", "hours": "longest|shortest", "seats": "largest|smallest", "points": "best|weakest",

@@ -70,23 +70,19 @@ class Case:
     def somebody(self) -> bool:
         return self.subjects == ("who",)
 
-    @cache
     def told_by(self, statement: str) -> list[str]:
-        return [slot for slot in _SLOT.findall(statement) if slot in self.slots]
+        return [slot for slot in _slots(statement) if slot in self.slots]
 
-    @cache
     def asked(self, statement: str, split: str) -> list[str]:
         """The slots that a statement tells and that the split has questions for; the others are told beside."""
         return [slot for slot in self.told_by(statement) if self.slots[slot].asks_of[split]]
 
-    @cache
     def tellable(self, split: str) -> list[str]:
-        return [statement for statement in self.statements[split] if self.asked(statement, split)]
+        return _single(self, split, None)[1]
 
-    @cache
     def single(self, split: str, slot: str | None = None) -> list[str]:
         """Statements that tell one slot, or this one, and nothing else."""
-        return [s for s in self.tellable(split) if self.told_by(s) == [slot or self.told_by(s)[0]]]
+        return _single(self, split, slot)[0]
 
     def unclear(self, ask: str, slot: str, told) -> bool:
         """Whether another slot that was told could be meant by the question's first word."""
@@ -94,6 +90,18 @@ class Case:
             if pattern.match(ask) and any(s != slot and self.slots[s].kind in kinds for s in told):
                 return True
         return False
+
+
+@cache
+def _slots(statement: str) -> list[str]:
+    return _SLOT.findall(statement)
+
+
+@cache
+def _single(case: Case, split: str, slot: str | None) -> tuple[list[str], list[str]]:
+    """Statements that tell one slot only, and all that tell any."""
+    every = [statement for statement in case.statements[split] if case.asked(statement, split)]
+    return [s for s in every if case.told_by(s) == [slot or case.told_by(s)[0]]], every
 
 
 def _words(text: str, mark: str) -> tuple[str, ...]:
@@ -280,7 +288,7 @@ def somebody(rng, split: str) -> Subject:
     if style < 0.88:
         text = name if style < 0.72 else f"{name} {names.surname(rng, split)}"
         return subject(names.accented(rng, text) if rng.random() < 0.1 else text, they)
-    return named(values.titled(rng, split), they)
+    return named(values.value(rng, split, "titled"), they)
 
 
 def _qualified(rng, split: str, text: str) -> Subject:

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from . import filler, hops, lists, manners, rows, telling
+from . import filler, hops, lists, manners, tables, telling
 from . import functions as tools
 from .cases import MATTERS, NEAR, by_split
 from .splits import pick
@@ -17,13 +17,13 @@ SYSTEMS = (
 )  # fmt: skip
 # What a conversation can have: matters of everyday life in the words of several writers; near misses, where an owner, a qualifier or
 # a word of the same kind decides; lists in a sentence; pasted rows; two facts in one question.
-_POOLS = (by_split([*MATTERS, *[case for case in MATTERS if case.area == "matters_more"] * 4]), by_split(NEAR))
+_POOLS = (by_split([*MATTERS, *[case for case in MATTERS if case.area == "matters_more"] * 3]), by_split(NEAR))
 _PLAYS: dict[str, tuple[Callable[[Writer], int], int]] = {
-    "matters": (partial(telling.play, pool=_POOLS[0], twins=0.4), 45),
-    "near": (partial(telling.play, pool=_POOLS[1], twins=0.6), 24),
+    "matters": (partial(telling.play, pool=_POOLS[0], twins=0.4), 42),
+    "near": (partial(telling.play, pool=_POOLS[1], twins=0.6), 19),
     "lists": (lists.play, 6),
-    "rows": (rows.play, 12),
-    "hops": (hops.play, 13),
+    "rows": (tables.play, 16),
+    "hops": (hops.play, 23),
 }
 FAMILIES = tuple(_PLAYS)
 _OVERHEAD = 130  # approximate characters of a question and its answer
@@ -77,7 +77,7 @@ def write(
         if box and rng.random() < 0.3:
             writer.append(writer.use())
         elif rng.random() < 0.93:
-            writer.append(writer.ask(prefer_updated=prefer_updated, unanswerable=0.32))
+            writer.append(writer.ask(prefer_updated=prefer_updated, unanswerable=0.26))
         else:
             writer.append(writer.talk())
     return Conversation(pick(rng, SYSTEMS) if rng.random() < 0.15 else "", writer.turns, box)

@@ -1,20 +1,19 @@
-"""Pasted rows: tables with one key or two, settings, rows and logs without headings; what stands in them, and what does not.
+"""Pasted rows: tables with two keys, rows and logs without headings; what stands in them, and what does not.
 
-texts/records.txt: a block names its titles, its columns with their kinds of values, and questions for one column by a cell {k} of
-another. texts/lookups.txt: titles | key | second key | columns, each `noun header: values`, with "! greatest/least" for numbers;
-then, for each column, questions with {a} and {b}, the row's keys. texts/settings.txt: names, kinds of values, questions.
-texts/bare.txt: rows and lines of logs without headings, and questions.
+texts/lookups.txt: titles | key | second key | columns, each `noun header: values`, with "! greatest/least" for numbers; then, for
+each column, questions with {a} and {b}, the row's keys. texts/bare.txt: rows and lines of logs without headings, and questions.
 """
 
-import json
 import re
 from dataclasses import dataclass
+from functools import cache
 
 from . import manners, values
 from .cases import said
+from .formats import written
 from .message import Message
 from .splits import below, own, pick, share
-from .texts import LISTS, blocks, listed, read
+from .texts import blocks, listed, read
 from .turns import QUOTE, REFUSAL, VALUE, WORDS, Known, Piece, Question, Turn
 from .values import article, capital
 from .writer import Writer
@@ -22,67 +21,44 @@ from .writer import Writer
 _MONEY = ("{}", "${}", "{} €", "€{}", "{} EUR", "£{}")
 
 
-def _mine(forms, wording: str) -> list[str]:
-    return list(own(share(tuple(forms), "row"), wording))
+def mine(forms, wording: str) -> tuple[str, ...]:
+    return _mine(tuple(forms), wording)
 
 
-_BY_NAME = "what is the {c} of {k}|{k} {c}|{c} of {k}|what does it say under {c} for {k}|{c} for {k}|what's the {c} for {k}|look up the {c} of {k}".split("|")  # fmt: skip
-_SET = "what is {c} set to|what's {c}|{c}|what does it say for {c}|which {c} is in the {t}|what is the value of {c}|{c} in the {t}".split("|")  # fmt: skip
+@cache
+def _mine(forms: tuple[str, ...], wording: str) -> tuple[str, ...]:
+    return own(share(forms, "row"), wording)
+
+
 _CHANGED = "I changed the {c} to {v}|the {c} is {v} now|{c} is now {v}|set {c} to {v}|we switched the {c} from {o} to {v}|new {c}: {v}|update the {c}, it's {v}|change {c} to {v}|the {c} isn't {o} anymore but {v}|{c}: {v} instead of {o}".split("|")  # fmt: skip
 _FIRST = "what is the first {n} in the {t}|which {n} comes first in the {t}|first {n} in the {t}|what's the first entry of the {t}|which {n} is at the top of the {t}".split("|")  # fmt: skip
 _LAST = "what is the last {n} in the {t}|which {n} comes last in the {t}|last {n} in the {t}|what's the last entry of the {t}|which {n} is at the bottom of the {t}".split("|")  # fmt: skip
 _MOST = "which {n} is the {m} in the {t}|what is the {m} {n} in the {t}|{m} {n} in the {t}|which row of the {t} is the {m}|which {n} in the {t} is {m}".split("|")  # fmt: skip
 _COUNTS = "how many rows does the {t} have|how many lines are in the {t}|count the rows of the {t}|how many entries does the {t} have|how many rows are there in the {t}|number of rows in the {t}|how long is the {t}".split("|")  # fmt: skip
-_LEADS = "{T}:\n|Here is the {t}:\n|the {t}\n|This is the {t}:\n\n|# {T}\n|{T}\n\n|I paste the {t}:\n|from our {t}:\n|".split(
+LEADS = "{T}:\n|Here is the {t}:\n|the {t}\n|This is the {t}:\n\n|# {T}\n|{T}\n\n|I paste the {t}:\n|from our {t}:\n|".split(
     "|"
 )
-_ASKING = ("what", "which", "who", "when", "where", "how", "on ", "from", "at ", "in ", "look ")
+ASKING = ("what", "which", "who", "when", "where", "how", "on ", "from", "at ", "in ", "look ")
 
 
-def _question(signature: str, value: str, asks: list[str], names: tuple[str, ...] = ()) -> Question:
+def question(signature: str, value: str, asks: list[str], names: tuple[str, ...] = ()) -> Question:
     """Its questions, and those in a word apart."""
     asks = [article(ask) for ask in asks]
-    direct = [ask for ask in asks if ask.startswith(_ASKING)]
+    direct = [ask for ask in asks if ask.startswith(ASKING)]
     return Question(signature, value, direct or asks, [], [ask for ask in asks if ask not in direct], names)
 
 
-def _plain(cell: str) -> str | int:
-    """A number as JSON has it."""
-    return int(cell) if cell.isdigit() and str(int(cell)) == cell else cell
-
-
-def _written(rng, names: list[str], rows: list[list[str]]) -> tuple[list[str], int]:
-    """The rows in a format that people paste, and the number of lines before the first."""
-    style = rng.random()
-    if style < 0.3:
-        mark = pick(rng, [",", ", ", ";", "\t", ","])
-        return [mark.join(row) for row in (names, *rows)], 1
-    if style < 0.55:
-        rule = "|" + "|".join(["---"] * len(names)) + "|"
-        return ["| " + " | ".join(names) + " |", rule, *("| " + " | ".join(row) + " |" for row in rows)], 2
-    records = [json.dumps(dict(zip(names, map(_plain, row), strict=True)), ensure_ascii=False) for row in rows]
-    if style < 0.65:
-        return records, 0
-    if style < 0.7:
-        return ["[", *(record + "," for record in records[:-1]), records[-1], "]"], 1
-    if style < 0.85:
-        return [", ".join(f"{name}: {cell}" for name, cell in zip(names, row, strict=True)) for row in rows], 0
-    widths = [max(len(row[n]) for row in (names, *rows)) + 2 for n in range(len(names))]
-    aligned = ("".join(map(str.ljust, row, widths)) for row in (names, *rows))
-    return [line.rstrip() for line in aligned], 1
-
-
-def _cell(rng, split: str, kind: str, style: float = 0.0) -> str:
+def cell(rng, split: str, kind: str, style: float = 0.0) -> str:
     """style, from 0 to 1, is that of the column's amounts."""
     if "/" in kind:
         return pick(rng, kind.removeprefix("=").split("/"))
     if kind[0] == "#":
-        low, high = map(int, kind[1:].split("-"))
-        return str(low + below(rng, high - low + 1))
+        low, high = map(int, kind[1:].rstrip("%").split("-"))
+        return f"{low + below(rng, high - low + 1)}{'%' if kind[-1] == '%' else ''}"
     if kind == "$":
         amount = f"{below(rng, 60) + 1}.{below(rng, 100):02d}" if style * 7 % 1 < 0.6 else str(below(rng, 990) + 2)
         return _MONEY[int(style * len(_MONEY))].format(amount)
-    kind = {"@": "time", "given": "firstname", "surname": "firstname", "thing1": "thing"}.get(kind, kind)
+    kind = {"@": "time", "given": "firstname", "thing1": "thing"}.get(kind, kind)
     return re.sub(r"^(a|an|some) |,", "", values.value(rng, split, kind))
 
 
@@ -124,41 +100,17 @@ class Rows(Message):
             self.read()
         for _ in range(1 + below(rng, 3) if known and rng.random() < writer.asks_at_once else 0):
             before, style = self.body + "\n" if self.body else "", rng.random()
-            if missing and style < 0.25:
+            if missing and style < 0.19:
                 turn = writer.refusal(missing.pop(), before)
-            elif turns and style < 0.55:
+            elif turns and style < 0.5:
                 turn = pick(rng, turns)(before)
             else:
                 turn = writer.ask_for(pick(rng, known), before)
             writer.append(turn)
             self.asked, self.body = self.asked + 1, ""
         self.read()
-        writer.missing += missing[:1]
+        writer.missing += missing[: rng.random() < 0.5]
         return self.asked
-
-
-# Tables with one key
-
-
-@dataclass(frozen=True)
-class _Sheet:
-    titles: tuple[str, ...]
-    columns: dict[str, str]
-    asks: dict[tuple[str, str], tuple[str, ...]]  # by column and key
-
-
-def _sheet(lines: list[str]) -> _Sheet:
-    columns, asks = {}, {}
-    for name, rest in (line.split(": ", 1) for line in lines[1:]):
-        if "<" in name:
-            column, key = name.split("<")
-            asks[column, key] = listed(rest)
-        else:
-            columns[name] = rest
-    return _Sheet(listed(lines[0].removeprefix("@ ")), columns, asks)
-
-
-_SHEETS = [_sheet(lines) for lines in blocks("records")]
 
 
 def _distinct(rows: list[list[str]], row: list[str]) -> bool:
@@ -167,101 +119,14 @@ def _distinct(rows: list[list[str]], row: list[str]) -> bool:
     return not any(one in other or other in one for one in low for other in others) and len({*low}) == len(low)
 
 
-def _table(writer: Writer) -> int:
-    rng, split, rows_ = writer.rng, writer.split, Rows(writer)
-    sheet = pick(rng, _SHEETS)
-    title = pick(rng, sheet.titles)
-    names = rng.sample(list(sheet.columns), 2 + below(rng, len(sheet.columns) - 1))
-    rows: list[list[str]] = []
-    for _ in range(3 + below(rng, 7)):
-        row = [_cell(rng, split, sheet.columns[name]) for name in names]
-        if _distinct(rows, row):
-            rows.append(row)
-    said_before = any(writer.mentions(cell.lower()) for row in rows for cell in row)
-    if len(rows) < 3 or f"record {title}" in writer.taken or said_before:
-        return 0
-    writer.taken[f"record {title}"] = "record"
-    *rows, left_out = rows
-    lines, skip = _written(rng, names, rows)
-    found, missing = [], []
-    for (column, key), forms in sheet.asks.items():
-        if column not in names or key not in names:
-            continue
-        for number, row in enumerate([*rows, left_out]):
-            k, cell = row[names.index(key)], row[names.index(column)]
-            asks = [form.format(k=k) for form in _mine(forms, rows_.wording)]
-            asks.append(pick(rng, _mine(_BY_NAME, rows_.wording)).format(c=column, k=k))
-            if row is left_out:
-                missing.append(pick(rng, asks))
-            else:
-                found.append((number + skip, _question(f"record {column}|{k.lower()}", cell, asks)))
-    lead = pick(rng, _LEADS).format(t=title, T=capital(title))
-    known = rows_.paste(lines, found, lead)
-    rng.shuffle(missing)
-    asked = rows_.ask_some(known, missing)
-    writer.subjects |= {cell.lower() for row in [*rows, left_out] for cell in row if known and len(cell) > 3}
-    return asked
-
-
-# Settings
-
-
-def _setting(line: str) -> tuple[str, tuple[str, tuple[str, ...]]]:
-    name, rest = line.split(": ", 1)
-    kind, asks = rest.split(" | ")
-    return name, (kind, listed(asks))
-
-
-_SETTINGS = dict(map(_setting, read("settings").splitlines()))
-
-
-def _settings(writer: Writer) -> int:
-    rng, split, rows = writer.rng, writer.split, Rows(writer)
-    what = pick(rng, LISTS["pasted"])
-    names = rng.sample(list(_SETTINGS), 4 + below(rng, 5))
-    if "settings" in writer.taken or any(writer.mentions(name.replace("_", " ")) for name in (what, *names)):
-        return 0
-    cells = {name: _cell(rng, split, _SETTINGS[name][0]) for name in names}
-    if any(one is not other and not _distinct([[one]], [other]) for one in cells.values() for other in cells.values()):
-        return 0
-    writer.taken["settings"] = "record"
-    *names, left_out = names
-    told = {name: cells[name] for name in names}
-    style = rng.random()
-    if style < 0.3:
-        lines = [json.dumps({n: _plain(c) for n, c in told.items()}, ensure_ascii=False)]
-    elif style < 0.5:
-        inner = [f"  {json.dumps(n)}: {json.dumps(_plain(c), ensure_ascii=False)}," for n, c in told.items()]
-        lines = ["{", *inner[:-1], inner[-1][:-1], "}"]
-    else:
-        form = pick(rng, ["{n}: {c}", "{n} = {c}", "{n}={c}", "- {n}: {c}", "{u}={c}", "{n}\t{c}", "{n} {c}"])
-        lines = [form.format(n=n, c=c, u=n.upper()) for n, c in told.items()]
-
-    def asks(name: str) -> list[str]:
-        set_ = (form.format(c=name.replace("_", " "), t=what) for form in _mine(_SET, rows.wording)[:3])
-        return [*_mine(_SETTINGS[name][1], rows.wording), *set_]
-
-    found = []
-    for name, cell in told.items():
-        line = next((n for n, line in enumerate(lines) if cell in line and (name in line or name.upper() in line)), 0)
-        names_ = (f"{name.replace('_', ' ')}|{what}",)
-        found.append((line, _question(f"setting {name}", cell, asks(name), names_)))
-    known = rows.paste(lines, found, pick(rng, _LEADS).format(t=what, T=capital(what)))
-    asked = rows.ask_some(known, [pick(rng, asks(left_out))])
-    writer.subjects |= {name.replace("_", " ") for name in cells}
-    if known and rng.random() < 0.45:
-        asked += _changed(rows, pick(rng, known))
-    return asked
-
-
-def _changed(rows: Rows, known: Known) -> int:
-    """Another value of a setting, told in a sentence, and perhaps a question for it."""
+def changed(rows: Rows, known: Known, kind: str) -> int:
+    """Another value of a field, told in a sentence, and perhaps a question for it."""
     rng, writer, old = rows.rng, rows.writer, known.question
-    name = old.signature.removeprefix("setting ")
-    new = _cell(rng, rows.split, _SETTINGS[name][0])
+    name = old.names[0].removeprefix("field|")
+    new = cell(rng, rows.split, kind)
     if new.lower() in known.sentence.lower() or old.value.lower() in new.lower():
         return 0
-    sentence = pick(rng, _mine(_CHANGED, rows.wording)).format(c=name.replace("_", " "), v=new, o=old.value)
+    sentence = pick(rng, mine(_CHANGED, rows.wording)).format(c=name.replace("_", " "), v=new, o=old.value)
     rows.say(capital(sentence), [Question(old.signature, new, old.asks, [], old.shorts, old.names)])
     if rng.random() < 0.7 * writer.asks_at_once:
         rows.answered(writer.known[old.signature])
@@ -304,14 +169,14 @@ def _number(text: str) -> float | None:
     return float(found[0]) if len(found) == 1 else None
 
 
-def _lookup(writer: Writer) -> int:
+def lookup(writer: Writer) -> int:
     rng, split, pasted = writer.rng, writer.split, Rows(writer)
     titles, columns = pick(rng, _DOMAINS)
     title, columns = pick(rng, titles), [*columns[:2], *rng.sample(columns[2:], 1 + below(rng, len(columns) - 2))]
     styles = [rng.random() for _ in columns]
     rows: list[list[str]] = []
     for _ in range(40):
-        row = [_cell(rng, split, column.kind, style) for column, style in zip(columns, styles, strict=True)]
+        row = [cell(rng, split, column.kind, style) for column, style in zip(columns, styles, strict=True)]
         if rows and rng.random() < 0.4:  # shares a key with another row
             at = below(rng, 2)
             row[at] = pick(rng, rows)[at]
@@ -324,20 +189,20 @@ def _lookup(writer: Writer) -> int:
         return 0
     writer.taken[f"table {title}"] = "table"
     *rows, left_out = rows
-    lines, skip = _written(rng, [column.header for column in columns], rows)
+    lines, where = written(rng, [column.header for column in columns], rows)
     known: list[tuple[int, Question]] = []
     missing = []
     for number, row in enumerate([*rows, left_out]):
         for n, column in enumerate(columns[2:], 2):
-            asks = [form.format(a=row[0], b=row[1]) for form in _mine(column.asks, pasted.wording)]
+            asks = [form.format(a=row[0], b=row[1]) for form in mine(column.asks, pasted.wording)]
             asks.append(f"{column.header} of {row[0]} {row[1]}")
             names_ = (f"cell {columns[0].header}|{column.header}|{row[0].lower()}|{row[1].lower()}",)
             if row is left_out:
                 missing.append(pick(rng, asks))
             else:
                 signature = f"cell {title} {column.header}|{row[0].lower()}|{row[1].lower()}"
-                known.append((number + skip, _question(signature, row[n], asks, names_)))
-    lead = pick(rng, _LEADS).format(t=title, T=capital(title))
+                known.append((where[number][n], question(signature, row[n], asks, names_)))
+    lead = pick(rng, LEADS).format(t=title, T=capital(title))
     found = pasted.paste(lines, known, lead)
     noun = columns[0].noun
     ends = [(forms, n, "", "stated") for forms, n in ((_FIRST, 0), (_LAST, len(rows) - 1))]
@@ -350,13 +215,13 @@ def _lookup(writer: Writer) -> int:
 
     def end(before: str) -> Turn:
         forms, n, extreme, kind = pick(rng, ends)
-        asks = [form.format(n=noun, t=title, m=extreme) for form in _mine(forms, pasted.wording)]
-        turn = writer.ask_for(pasted.standing(n + skip, Question(f"end {n}", rows[n][0], asks)), before)
+        asks = [form.format(n=noun, t=title, m=extreme) for form in mine(forms, pasted.wording)]
+        turn = writer.ask_for(pasted.standing(where[n][0], Question(f"end {n}", rows[n][0], asks)), before)
         turn.kind = kind
         return turn
 
     def count(before: str) -> Turn:
-        text = writer.join(before, writer.question(pick(rng, _mine(_COUNTS, pasted.wording)).format(t=title)))
+        text = writer.join(before, writer.question(pick(rng, mine(_COUNTS, pasted.wording)).format(t=title)))
         return _counted(writer, text, [f"{row[0]} {row[1]}" for row in rows])
 
     return pasted.ask_some(found, missing, (end, end, count))
@@ -398,25 +263,18 @@ _LOGGED = [line for lines in _BLOCKS if lines[0].startswith("# log") for line in
 _EVENTS = [[part.strip() for part in line.split("|")] for line in _LOGGED]
 _MARKS = (" ", " ", " ", ": ", " - ", ", ", "\t", " = ", " | ", "; ", " -> ", "  ", " – ", ",", ":", " … ", ". ")
 _STARTS = ("", "", "", "", "- ", "* ", "> ", "• ")
-_NOUN = re.compile(r"\{(\w+)\}")
 
 
-def _key(rng, split: str, kind: str) -> str:
-    """A key: one of a list, or words with kinds in braces; "{#9}" is a number."""
-    form = pick(rng, kind.split("/"))
-    return _NOUN.sub(
-        lambda m: str(1 + below(rng, int(m[1]))) if m[1].isdigit() else values.value(rng, split, m[1]),
-        form.replace("#", ""),
-    )
-
-
-def _bare_rows(writer: Writer) -> int:
+def bare_rows(writer: Writer) -> int:
     rng, split, rows_ = writer.rng, writer.split, Rows(writer)
     block = pick(rng, _BARE)
     count = 1 + (len(block.values) > 1 and rng.random() < 0.5)
     rows: list[list[str]] = []
     for _ in range(3 + below(rng, 6)):
-        row = [_key(rng, split, block.key), *(_cell(rng, split, kind) for kind in block.values[:count])]
+        row = [
+            values.made(rng, split, pick(rng, block.key.split("/"))),
+            *(cell(rng, split, kind) for kind in block.values[:count]),
+        ]
         key, *low = (cell.lower() for cell in row)
         apart = all(key != other[0].lower() for other in rows) and not any(key in c or c in key for c in low)
         if apart and _distinct([other[1:] for other in rows], row[1:]):
@@ -429,7 +287,7 @@ def _bare_rows(writer: Writer) -> int:
     for number, row in enumerate(rows, 1):
         cells = row[::-1] if backwards else row
         lines.append((f"{number}. " if numbered else start) + mark.join(cells))
-    asks = [_mine(forms, rows_.wording) for forms in block.asks]
+    asks = [mine(forms, rows_.wording) for forms in block.asks]
     found, missing = [], []
     for number, row in enumerate([*rows, left_out]):
         for at in range(count):
@@ -439,13 +297,13 @@ def _bare_rows(writer: Writer) -> int:
             if row is left_out:
                 missing += texts
             else:
-                found.append((number, _question(f"bare {at}|{row[0].lower()}", row[1 + at], texts)))
+                found.append((number, question(f"bare {at}|{row[0].lower()}", row[1 + at], texts)))
     if count < len(block.asks):  # what these rows do not have
         missing += [form.format(k=pick(rng, rows)[0]) for forms in asks[count:] for form in forms]
     rng.shuffle(missing)
     lead = pick(rng, block.leads).strip() if block.leads and rng.random() < 0.4 else ""
     known = rows_.paste(lines, found, f"{lead}{pick(rng, [':', ''])}\n" if lead else "")
-    asked = rows_.ask_some(known, [text for text in missing if text.startswith(_ASKING)][:2])
+    asked = rows_.ask_some(known, [text for text in missing if text.startswith(ASKING)][:2])
     writer.subjects |= {row[0].lower() for row in [*rows, left_out] if len(row[0]) > 2}
     return asked
 
@@ -454,7 +312,7 @@ _STAMPS = ((0.6, "{c}"), (0.75, "[{c}]"), (0.9, "{d} {c}"), (1.0, "{d}T{c}:00Z")
 _LEVELS = ("INFO", "WARN", "ERROR", "DEBUG", "info:", "[warn]", "[error]", "[info]", "notice")
 
 
-def _log(writer: Writer) -> int:
+def log(writer: Writer) -> int:
     """Lines of a log, each with its time."""
     rng, split, rows = writer.rng, writer.split, Rows(writer)
     style, levels, hour = rng.random(), rng.random() < 0.5, below(rng, 20)
@@ -466,8 +324,8 @@ def _log(writer: Writer) -> int:
     minute = 0
 
     def add(signature: str, value: str, noun: str, forms: str) -> None:
-        asks = [form.format(n=noun) for form in _mine(listed(forms), rows.wording)]
-        found.append((len(lines) - 1, _question(f"log {signature}|{noun.lower()}", value, asks)))
+        asks = [form.format(n=noun) for form in mine(listed(forms), rows.wording)]
+        found.append((len(lines) - 1, question(f"log {signature}|{noun.lower()}", value, asks)))
 
     for form, kind, times, asks in rng.sample(_EVENTS, min(len(_EVENTS), 4 + below(rng, 9))):
         minute += 1 + below(rng, 25)
@@ -475,7 +333,7 @@ def _log(writer: Writer) -> int:
         stamp = shown.format(d=day, c=f"{clock}:{below(rng, 60):02d}" if 0.35 <= style < 0.6 else clock)
         noun, text = values.value(rng, split, pick(rng, ("softname", "host", "word", "file", "firstname"))), ""
         if kind:
-            text = _cell(rng, split, kind)
+            text = cell(rng, split, kind)
         if noun.lower() in said_ or writer.mentions(noun.lower()) or (text and (text in noun or noun in text)):
             continue
         said_.add(noun.lower())
@@ -491,8 +349,3 @@ def _log(writer: Writer) -> int:
     writer.subjects |= {*said_, absent.lower()}
     lead = pick(rng, ["", "", "", "log:\n", "from the log:\n", "here is the log\n", "```\n"])
     return rows.ask_some(rows.paste(lines, found, lead), missing)
-
-
-def play(writer: Writer) -> int:
-    """Paste rows, and ask for some of them; returns the number of questions."""
-    return pick(writer.rng, (_table, _table, _lookup, _settings, _bare_rows, _bare_rows, _bare_rows, _log))(writer)

@@ -431,14 +431,14 @@ class Telling(Message):
                 if rng.random() < 0.8 * writer.asks_at_once:
                     self.ask(of, pick(rng, list(of.values)) if rng.random() < 0.25 else slot)
             elif rng.random() < 0.95 * writer.asks_at_once:
-                if rng.random() < 0.33:
+                if rng.random() < 0.27:
                     if rng.random() > 0.15 or not self.unsure(of):
                         self.refuse(of)
                 else:
                     self.ask(of, slot)
         self.send()
         for of in self.told:
-            if rng.random() < 0.4 and (text := self.untold(of)):
+            if rng.random() < 0.3 and (text := self.untold(of)):
                 writer.missing.append(text)
 
 

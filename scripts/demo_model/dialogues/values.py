@@ -7,7 +7,7 @@ import re
 
 from . import names
 from .splits import below, pick
-from .texts import LISTS
+from .texts import LISTS, PATTERNS
 
 LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
 _ANY = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -56,73 +56,8 @@ def name(rng, split: str) -> str:
     return names.accented(rng, text) if rng.random() < 0.06 else text
 
 
-def titled(rng, split: str) -> str:
-    return f"{pick(rng, LISTS['honorifics'])} {names.surname(rng, split) if rng.random() < 0.8 else name(rng, split)}"
-
-
-def person(rng, split: str) -> str:
-    style, first = rng.random(), names.given(rng, split)
-    if style < 0.4:
-        return first
-    last = names.surname(rng, split)
-    if style < 0.6:
-        return f"{first} {names.accented(rng, last) if rng.random() < 0.1 else last}"
-    if style < 0.78:
-        return titled(rng, split)
-    if style < 0.84:
-        return f"{first} {pick(rng, LETTERS)}. {last}"
-    if style < 0.9:
-        return f"{first} {last}-{names.surname(rng, split)}"
-    return f"{first} {pick(rng, ['O', 'Mc', 'van ', 'de ', 'von ', 'al-', 'Le '])}{last}"
-
-
-def _joined(rng, split: str) -> str:
-    """Names of several words: "Sugar & Soot" is one value."""
-    one, other = name(rng, split), name(rng, split)
-    return pick(rng, ["{} & {}", "{} & {}", "{} and {}", "The {} and the {}", "{}, {} & Co", "{} + {}", "{} of {}", "{}-{}", "{}'s {}", "{} / {}"]).format(one, other)  # fmt: skip
-
-
-def _band(rng, split: str) -> str:
-    one, other, style = name(rng, split), name(rng, split), rng.random()
-    if style < 0.25:
-        return _joined(rng, split)
-    return pick(rng, [
-        f"{pick(rng, LISTS['band_people'])} of {one}", f"The {one} {other}s", f"The {one}s", f"{one} and the {other}s", f"{one} {other}", f"{one}", f"Saint {one}",
-        f"{below(rng, 90) + 2} {one}s", f"{names.given(rng, split)} and the {pick(rng, LISTS['band_people'])}", f"{one} in the {other}", f"No {one} for {other}",
-    ])  # fmt: skip
-
-
-def _title(rng, split: str) -> str:
-    one, other = name(rng, split), name(rng, split)
-    return pick(rng, [
-        f"The {one} of {other}", f"{one}", f"The Last {one}", f"A {one} for {names.given(rng, split)}", f"{one} and {other}", f"How to {one} a {other}", f"The {one} Who {other}ed",
-        f"{pick(rng, ['Return', 'Night', 'Song', 'House', 'Garden', 'Island'])} of the {one}", f"{one}: {other}", f"{below(rng, 90) + 2} {one}s Later", f"Where the {one} Sleeps",
-    ])  # fmt: skip
-
-
-def _eatery(rng, split: str) -> str:
-    one = name(rng, split)
-    if rng.random() < 0.2:
-        return _joined(rng, split)
-    return pick(rng, [f"{one}'s", f"the {one} {pick(rng, LISTS['eateries'])}", f"{names.given(rng, split)}'s {pick(rng, LISTS['eateries'])}", f"The {one} {name(rng, split)}", f"{pick(rng, ['Cafe', 'Hotel', 'Casa', 'Chez', 'Bar'])} {one}", f"the {pick(rng, LISTS['colours']).title()} {one}"])  # fmt: skip
-
-
-def _org(rng, split: str) -> str:
-    kind, one = pick(rng, LISTS["orgs"]), names.word(rng, split)
-    return pick(
-        rng,
-        [f"{one} {kind}", f"{one} {kind}", f"the {one} {kind}", f"{kind} {one}", f"{names.given(rng, split)}'s {kind}"],
-    )
-
-
 def _noun(rng, split: str) -> str:
     return pick(rng, LISTS["objects"]) if rng.random() < 0.85 else names.word(rng, split).lower()
-
-
-def _phrase(rng, split: str) -> str:
-    return pick(rng, ["{} {}", "{} {}", "{} {}", "{} big {}", "{} old {}"]).format(
-        pick(rng, LISTS["adjectives"]), _noun(rng, split)
-    )
 
 
 # Codes
@@ -180,16 +115,6 @@ def long_code(rng, split: str) -> str:
     )
 
 
-def code(rng, split: str) -> str:
-    style, number = rng.random(), below(rng, 9000) + 100
-    letters = "".join(pick(rng, LETTERS) for _ in range(1 + below(rng, 3)))
-    if style < 0.4:
-        return str(below(rng, 9000) + 1000)
-    if style < 0.75:
-        return pick(rng, ["{0}{1}", "{0}-{1}", "{1}-{0}", "{1}{0}", "{0} {1}"]).format(letters, number)
-    return long_code(rng, split)
-
-
 def secret(rng, split: str) -> str:
     style, one, other = rng.random(), word(rng, split), word(rng, split)
     if style < 0.15:
@@ -203,40 +128,9 @@ def secret(rng, split: str) -> str:
     return f"{one.replace('a', '4').replace('e', '3').replace('o', '0')}{pick(rng, ['', '!', '$'])}{other.title()}"
 
 
-def file(rng, split: str) -> str:
-    stem = _noun(rng, split).replace(" ", "_") if rng.random() < 0.4 else word(rng, split)
-    more = pick(
-        rng,
-        [
-            "",
-            "",
-            "_v2",
-            "-final",
-            "_new",
-            f"_{below(rng, 2000)}",
-            f"-{word(rng, split)}",
-            f".{below(rng, 30)}",
-            f" ({below(rng, 9)})",
-        ],
-    )
-    before = pick(rng, ["", "", "", "", f"{word(rng, split)}/", "~/", "C:\\", f"/{word(rng, split)}/"])
-    return f"{before}{stem}{more}.{pick(rng, LISTS['file_ends'])}"
-
-
 def _phone(rng, split: str) -> str:
     pairs = [f"{below(rng, 100):02d}" for _ in range(3 + below(rng, 3))]
     return _maybe(rng, 0.5, pick(rng, ["+", "0", "+4", "555-", "(0)"])) + pick(rng, ["-", " ", ""]).join(pairs)
-
-
-def number(rng, split: str) -> str:
-    size = rng.random()
-    if size < 0.5:
-        return str(below(rng, 990) + 3)
-    if size < 0.75:
-        return str(below(rng, 9000) + 1000)
-    if size < 0.85:
-        return f"{below(rng, 900) + 1},{below(rng, 1000):03d}"
-    return f"{below(rng, 100)}.{below(rng, 100)}" if size < 0.95 else str(below(rng, 10**7))
 
 
 # Times and amounts
@@ -277,44 +171,6 @@ def _day(rng, split: str) -> str:
     return pick(rng, LISTS["days"])
 
 
-def _when(rng, split: str) -> str:
-    style, day = rng.random(), _day(rng, split)
-    if style < 0.35:
-        return day
-    if style < 0.6:
-        return date(rng, split)
-    if style < 0.75:
-        return f"{day} {pick(rng, ['morning', 'afternoon', 'evening', 'night', 'next week', 'at noon'])}"
-    return pick(rng, ["next ", "this ", "the first ", "the second ", "the last "]) + day
-
-
-def price(rng, split: str) -> str:
-    style, amount = rng.random(), below(rng, 10 ** (1 + below(rng, 4))) + 2
-    if style < 0.25:
-        return f"{pick(rng, '$£€')}{amount}{pick(rng, ['', '', '.50', '.99', '.05', 'k'])}"
-    if style < 0.7:
-        return f"{amount}{pick(rng, ['', '', '.50', '.20'])} {pick(rng, LISTS['currencies'])}"
-    if style < 0.85:
-        return f"{1 + below(rng, 90)},{below(rng, 1000):03d}{pick(rng, ['', ' euros', ' dollars', ' kr'])}"
-    return f"{amount} {pick(rng, ['grand', 'cents', 'kr', 'CHF'])}"
-
-
-def amount(rng, split: str) -> str:
-    style = rng.random()
-    if style < 0.9:
-        return str(2 + below(rng, 60)) if style < 0.6 else pick(rng, LISTS["tens"])
-    return f"{below(rng, 9) + 1},{below(rng, 1000):03d}"
-
-
-def span(rng, split: str) -> str:
-    if rng.random() < 0.6:
-        return f"{2 + below(rng, 58)} {pick(rng, ['minutes', 'days', 'hours', 'weeks', 'months', 'seconds', 'years', 'min'])}"
-    return pick(rng, [
-        "an hour and a half", "half an hour", "two and a half hours", "a fortnight", "three quarters of an hour", "all weekend", "a week", "ten days or so", "an hour",
-        f"{pick(rng, NUMBERS)} months", f"{pick(rng, NUMBERS)} years", f"{pick(rng, NUMBERS)} weeks", f"about {below(rng, 50) + 2} minutes", "a month and a half",
-    ])  # fmt: skip
-
-
 def _weekdays(rng, split: str) -> str:
     days = rng.sample(LISTS["days"], 2)
     return f"{days[0]}s" if rng.random() < 0.75 else f"{days[0]}s and {days[1]}s"
@@ -333,80 +189,12 @@ def several(rng, items) -> str:
 # Places and things
 
 
-def place(rng, split: str) -> str:
-    style = rng.random()
-    if style < 0.6:
-        return f"the {_maybe(rng, 0.2, pick(rng, LISTS['adjectives']) + ' ')}{pick(rng, LISTS['places'])}"
-    return _org(rng, split) if style < 0.9 else names.town(rng, split)
-
-
-def spot(rng, split: str) -> str:
-    """Where a thing is, with its preposition."""
-    style = rng.random()
-    own = f"{pick(rng, ['the', 'the', 'the', 'my', 'our', names.given(rng, split) + chr(39) + 's'])} {_maybe(rng, 0.45, pick(rng, LISTS['adjectives']) + ' ')}"
-    if style < 0.35:
-        return f"{pick(rng, ['in', 'in', 'inside', 'at the back of', 'at the bottom of'])} {own}{pick(rng, LISTS['containers'])}"
-    if style < 0.55:
-        return f"{pick(rng, ['on', 'on', 'on top of', 'under'])} {own}{pick(rng, LISTS['surfaces'])}"
-    if style < 0.8:
-        return f"{pick(rng, ['under', 'behind', 'next to', 'near', 'beside', 'in front of', 'above', 'opposite'])} {own}{pick(rng, LISTS['objects'])}"
-    if style < 0.9:
-        return f"{pick(rng, ['on', 'in', 'at'])} {pick(rng, ['level', 'floor', 'shelf', 'row', 'bay', 'deck', 'box', 'rack', 'locker', 'room'])} {below(rng, 60) + 1}{pick(rng, ['', '', 'A', 'B', 'C'])}"
-    return f"{pick(rng, ['at', 'behind', 'near', 'in', 'outside'])} {place(rng, split)}"
-
-
-def _room(rng, split: str) -> str:
-    style = rng.random()
-    if style < 0.5:
-        return f"{pick(rng, ['room', 'room', 'Room', 'hall', 'office', 'lab', 'studio', 'classroom', 'building', 'ward'])} {below(rng, 900) + 1}"
-    if style < 0.75:
-        return f"room {pick(rng, LETTERS)}{below(rng, 40) + 1}"
-    return f"the {pick(rng, [*LISTS['colours'], names.word(rng, split)])} room"
-
-
-def _floor(rng, split: str) -> str:
-    if rng.random() < 0.45:
-        return f"{pick(rng, ['level', 'floor', 'deck', 'storey'])} {below(rng, 40) + 1}"
-    return f"the {pick(rng, ['first', 'second', 'third', 'fourth', 'fifth', 'sixth', 'seventh', 'top', 'ground', 'upper', 'lower'])} floor"
-
-
-def _plural(noun: str) -> str:
+def plural(noun: str) -> str:
     return noun if noun.endswith("s") else f"{noun}es" if noun.endswith(("ch", "sh", "x")) else f"{noun}s"
 
 
-def thing(rng, split: str) -> str:
-    style = rng.random()
-    if style < 0.4:
-        return pick(rng, LISTS["foods"]) if style < 0.25 else _plural(_noun(rng, split))
-    if style < 0.6:
-        return f"{word(rng, split)} {pick(rng, LISTS['dishes'])}"
-    if style < 0.8:
-        return f"{pick(rng, ['a ', '', 'a new ', 'some '])}{word(rng, split)}"
-    return f"{amount(rng, split)} {word(rng, split)}s"
-
-
 def _goods(rng, split: str) -> str:
-    return several(rng, [thing(rng, split) for _ in range(3)])
-
-
-def _street(rng, split: str) -> str:
-    return f"{pick(rng, [names.word(rng, split), pick(rng, LISTS['objects']).title()])} {pick(rng, LISTS['streets'])}"
-
-
-def _pattern(*forms: str):
-    """A maker of noun phrases: {c} a colour, {w} a word, {n} a name, {p} a first name, {d} a number."""
-
-    def make(rng, split: str) -> str:
-        fields = {
-            "c": pick(rng, LISTS["coloured"]),
-            "w": pick(rng, LISTS["english"]),
-            "n": name(rng, split),
-            "p": names.given(rng, split),
-            "d": 1 + below(rng, 99),
-        }
-        return pick(rng, forms).format(**fields)
-
-    return make
+    return several(rng, [value(rng, split, "thing") for _ in range(3)])
 
 
 def _choice(kind: str):
@@ -414,24 +202,18 @@ def _choice(kind: str):
 
 
 _MAKERS = {
-    "word": word, "name": name, "handle": handle, "mail": mail, "url": url, "longcode": long_code, "secret": secret, "password": secret, "titled": titled, "person": person,
-    "band": _band, "title": _title, "eatery": _eatery, "clock": clock, "time": clock, "when": _when, "price": price, "amount": amount, "span": span, "goods": _goods, "thing": thing,
-    "date": date, "code": code, "digits": digits, "file": file, "phone": _phone, "number": number, "spot": spot, "place": place, "org": _org, "room": _room, "floor": _floor, "phrase": _phrase,
-    "day": _day, "weekdays": _weekdays, "firstname": names.given, "town": names.town, "street": _street, "noun": _noun,
-    "plural": lambda rng, split: _plural(_noun(rng, split)), "month": lambda rng, split: pick(rng, LISTS["months"]), "year": lambda rng, split: str(1850 + below(rng, 200)),
-    "address": lambda rng, split: f"{below(rng, 300) + 1} {_street(rng, split)}",
-    "company": lambda rng, split: f"{names.word(rng, split)}{_maybe(rng, 0.5, ' ' + pick(rng, LISTS['companies']))}" if rng.random() < 0.8 else _joined(rng, split),
-    "team": lambda rng, split: f"the {names.word(rng, split)} {pick(rng, ['Hawks', 'Bears', 'Rovers', 'Wolves', 'Comets', 'Choir', 'Band', 'Owls'])}",
+    "word": word, "name": name, "handle": handle, "mail": mail, "url": url, "longcode": long_code, "secret": secret, "password": secret,
+    "clock": clock, "time": clock, "goods": _goods,
+    "date": date, "digits": digits, "phone": _phone,
+    "day": _day, "weekdays": _weekdays, "firstname": names.given, "lastname": names.surname, "invented": names.word, "town": names.town, "noun": _noun,
+    "plural": lambda rng, split: plural(_noun(rng, split)), "month": lambda rng, split: pick(rng, LISTS["months"]), "year": lambda rng, split: str(1850 + below(rng, 200)),
+    "company": lambda rng, split: f"{names.word(rng, split)}{_maybe(rng, 0.5, ' ' + pick(rng, LISTS['companies']))}" if rng.random() < 0.8 else value(rng, split, 'joined'),
     "people": lambda rng, split: several(rng, [names.given(rng, split) for _ in range(3)]), "foods": lambda rng, split: several(rng, LISTS["foods"]),
     "count": lambda rng, split: str(below(rng, 98) + 2) if rng.random() < 0.8 else pick(rng, NUMBERS), "few": lambda rng, split: str(1 + below(rng, 9)),
     "percent": lambda rng, split: f"{below(rng, 100)}{pick(rng, ['%', ' percent', '.5%'])}", "age": lambda rng, split: str(below(rng, 95) + 3),
     "ip": lambda rng, split: ".".join(str(below(rng, 255)) for _ in range(4)), "port": lambda rng, split: str(below(rng, 60000) + 20),
     "version": lambda rng, split: f"{pick(rng, ['', 'v'])}{below(rng, 20)}.{below(rng, 20)}{_maybe(rng, 0.5, f'.{below(rng, 10)}')}",
-    "seatnumber": lambda rng, split: f"{pick(rng, ['seat ', '', 'row '])}{below(rng, 60) + 1}{pick(rng, 'ABCDEFHK')}",
-    "gate": lambda rng, split: f"{pick(rng, ['gate', 'platform', 'track', 'terminal', 'stop', 'pier'])} {_maybe(rng, 0.8, pick(rng, LETTERS[:5]))}{below(rng, 60) + 1}",
-    "flight": lambda rng, split: f"{pick(rng, LETTERS)}{pick(rng, LETTERS)}{_maybe(rng, 0.3, ' ')}{below(rng, 9000) + 10}",
-    "ordinal": lambda rng, split: _ordinal(below(rng, 30) + 1), "distance": lambda rng, split: f"{1 + below(rng, 30)} {pick(rng, ['km', 'miles', 'kilometres'])}",
-    "temp": lambda rng, split: f"{below(rng, 25) * 10 + 40}{pick(rng, ['', ' degrees', '°C', ' C', '°'])}", "temperature": lambda rng, split: f"{below(rng, 250)} {pick(rng, ['degrees', '°C', 'C'])}",
+    "ordinal": lambda rng, split: _ordinal(below(rng, 30) + 1),
     "weight": _measure("kilos", "grams", "pounds", "kg", "tons", "g"), "length": _measure("metres", "inches", "feet", "centimetres", "cm", "m"), "duration": _measure("minutes", "hours", "days", "weeks"),
     "quantity": _measure(*LISTS["units"]), "measure": _measure("g", "grams", "ml", "litres", "cups", "spoons", "kilos", "pinches"),
     "colour": _choice("colours"), "material": _choice("materials"), "food": _choice("foods"), "language": _choice("languages"), "subject": _choice("subjects"), "sport": _choice("sports"),
@@ -439,34 +221,28 @@ _MAKERS = {
     "petkind": _choice("pets"), "room2": _choice("rooms"), "langtool": _choice("tools"), "drink": _choice("drinks"), "state": _choice("states"),
     "shade": lambda rng, split: f"{_maybe(rng, 0.4, pick(rng, LISTS['shades']) + ' ')}{pick(rng, LISTS['colours'])}" if rng.random() < 0.85 else pick(rng, LISTS["english"]),
     "medicine": lambda rng, split: pick(rng, ["", f"{5 * (1 + below(rng, 100))} mg of ", f"{1 + below(rng, 4)} drops of "]) + word(rng, split) + pick(rng, LISTS['medicine_ends']),
-    "dish": lambda rng, split: f"{_maybe(rng, 0.6, word(rng, split) + ' ')}{pick(rng, LISTS['dishes'])}", "festival": lambda rng, split: f"the {name(rng, split)} {pick(rng, LISTS['festivals'])}",
+    "dish": lambda rng, split: f"{_maybe(rng, 0.6, word(rng, split) + ' ')}{pick(rng, LISTS['dishes'])}",
     "school": lambda rng, split: f"{name(rng, split)} {pick(rng, LISTS['schools'])}" if rng.random() < 0.7 else f"{pick(rng, ['St.', 'St', 'Lady', 'Mount'])} {name(rng, split)}",
-    "spotcode": lambda rng, split: pick(rng, [f"{below(rng, 20)}-{below(rng, 400)}", f"{pick(rng, LETTERS)}{below(rng, 99) + 1}", f"{below(rng, 99) + 1}{pick(rng, LETTERS)}", f"{below(rng, 400) + 1}"]),
-    "make": lambda rng, split: pick(rng, ["Kia", "Volvo", "Honda", "Toyota", "Skoda", "Mazda", "Fiat", "Subaru", "Peugeot", "Ford Fiesta", "Tesla", name(rng, split), f"{name(rng, split)} {below(rng, 900)}"]),
     "tall": lambda rng, split: pick(rng, [f"1.{50 + below(rng, 50)} m", f"{150 + below(rng, 50)} cm", f"{5 + below(rng, 2)} foot {1 + below(rng, 11)}", f"{5 + below(rng, 2)}'{1 + below(rng, 11)}"]),
-    "shopsize": lambda rng, split: pick(rng, ["S", "M", "L", "XL", "XS", "medium", "large", "small", f"{below(rng, 30) + 32}", f"{below(rng, 14) + 3}.5"]),
-    "blood": lambda rng, split: pick(rng, ["A", "B", "AB", "O"]) + pick(rng, [" positive", " negative", "+", "-"]),
-    "breed": lambda rng, split: pick(rng, ["beagle", "poodle", "labrador", "pug", "husky", "mutt", "dachshund", "collie", "boxer", "whippet", "corgi", f"{word(rng, split)} terrier", f"{word(rng, split)} hound"]),
-    "petname": lambda rng, split: names.given(rng, split) if rng.random() < 0.35 else pick(rng, [name(rng, split), name(rng, split), f"{pick(rng, ['Sir', 'Lady', 'Captain', 'Mr.', 'Princess', 'Old'])} {name(rng, split)}"]),
-    "mything": lambda rng, split: f"my {_noun(rng, split)}", "children": lambda rng, split: several(rng, [names.given(rng, split) for _ in range(3)]),
-    "vehicle3": lambda rng, split: f"a {pick(rng, LISTS['adjectives'])} {pick(rng, ['van', 'truck', 'bike', 'scooter', 'car', 'bus', 'jeep'])}",
-    # What the first of two facts names.
-    "box": _pattern("the {c} box", "box {d}", "the {c} tin", "the {w} drawer", "the {c} bag", "crate {d}", "the {c} folder", "{p}'s backpack", "the {w} jar", "the {c} suitcase"),
-    "host": _pattern("{w}-{d}", "server {n}", "the {n} box", "node {d}", "the {c} drive", "disk {d}", "{w}{d}", "the {w} server", "NAS {d}", "{p}'s laptop"),
-    "chamber": _pattern("room {d}", "the {c} room", "{n}", "{n} Hall", "lab {d}", "the {n} room", "the {w} lounge", "room {d}B", "the {n} suite"),
-    "keyname": _pattern("key {d}", "the {c} key", "the {w} key", "key {n}", "the key with the {c} tag", "the {n} card"),
-    "model": _pattern("the {c} {n}", "the {c} van", "the {c} Volvo", "the {c} {n} {d}", "the {c} pickup", "the {w} van", "the {c} Kia", "the {n}", "the {c} truck"),
-    "hotelname": _pattern("the {n} Inn", "Hotel {n}", "the {n}", "the Grand {n}", "{n} Lodge", "the {c} {w} Hotel", "Villa {n}", "the {n} Palace", "Pension {n}"),
-    "birthdayof": _pattern("{p}'s birthday", "{n} Day", "the {w} festival", "our anniversary", "{p}'s exam", "the {n} parade", "Grandma's party", "{p}'s first day"),
-    "venue": _pattern("the {n}", "{n} Arena", "the {w} theatre", "Club {n}", "the {n} Center", "{n} Hall", "the old {w} mill", "the {n} Museum", "Cafe {n}", "the {c} barn"),
-    "stuff": _pattern("{w}", "{w} powder", "{n} salt", "fresh {w}", "{w} oil", "dried {w}", "{w} paste", "{n} vinegar"),
-    "softname": _pattern("{n}", "lib{w}", "{n}JS", "{w}db", "{n} Engine", "the {n} framework", "py{w}", "{n}OS"),
-    "bosstitle": _pattern("the {w} king", "the new captain", "the {n} champion", "the {w} queen", "the guest of honour", "the {n} judge", "the head of {n}", "the {c} knight"),
-    "flightname": lambda rng, split: value(rng, split, "flight") if rng.random() < 0.7 else f"the {1 + below(rng, 22)} o'clock plane",
+    "children": lambda rng, split: several(rng, [names.given(rng, split) for _ in range(3)]),
 }  # fmt: skip
-KINDS = tuple(_MAKERS)
+_PART = re.compile(r"\{(#?\w+)\}")
+
+
+def made(rng, split: str, form: str) -> str:
+    """A pattern with its parts: a number, an item of a list, a value of a kind."""
+
+    def part(match: re.Match) -> str:
+        name = match[1]
+        if name[0] == "#":
+            return str(1 + below(rng, int(name[1:])))
+        return pick(rng, LISTS[name]) if name in LISTS else value(rng, split, name)
+
+    return _PART.sub(part, form)
 
 
 def value(rng, split: str, kind: str) -> str:
     """A value of the kind, or one of those that it lists: "=red/green". Names are of the split."""
-    return pick(rng, kind[1:].split("/")) if kind[0] == "=" else article(_MAKERS[kind](rng, split))
+    if kind[0] == "=":
+        return pick(rng, kind[1:].split("/"))
+    return article(_MAKERS[kind](rng, split) if kind in _MAKERS else made(rng, split, pick(rng, PATTERNS[kind])))

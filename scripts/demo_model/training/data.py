@@ -242,7 +242,8 @@ class Batches:
         self.queue, self.room, self.taken = context.Queue(), context.Semaphore(AHEAD), context.Value("l", start)
         shared = (self.queue, self.left_out, self.taken, self.room, options)
         self.processes = [
-            context.Process(target=_work, args=(str(tokenizer), own, plan, *shared), daemon=True) for _ in range(workers)
+            context.Process(target=_work, args=(str(tokenizer), own, plan, *shared), daemon=True)
+            for _ in range(workers)
         ]
         for process in self.processes:
             process.start()

@@ -23,7 +23,7 @@ class Pace:
     """Decides which steps of the plan are left out.
 
     left_out: one flag for each step of the plan, shared with the processes that generate batches. Flags are set until `AHEAD` steps
-    are left to train, so that no batch is generated in vain, and never taken back. seconds: from now to the end of the plan, or None.
+    are left to train, so that no batch is generated in vain, and never taken back. seconds: from now to the plan's end, or None.
     While dense steps are left, they alone are left out, unless the later stages need more than `LATER` of `seconds`, which
     those keep in any case.
     """

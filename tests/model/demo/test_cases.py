@@ -6,9 +6,10 @@ from collections import Counter
 
 import pytest
 
-from demo_model.dialogues import cases, hops, lists, names, rows, typing, values
+from demo_model.dialogues import cases, hops, lists, names, rows, tables, typing, values
 from demo_model.dialogues.cases import AREAS, KINDS, MATTERS, NEAR, SPLITS, said, without_verb
 from demo_model.dialogues.message import Told
+from demo_model.dialogues.texts import PATTERNS
 
 _OWN = {"x", "xs", "xp", "xo", "xr"}
 CASES = [*MATTERS, *NEAR]
@@ -82,7 +83,7 @@ def test_values_are_of_many_pieces():
     rng = random.Random(1)
     for kind in ("handle", "mail", "longcode", "secret", "band", "title", "eatery"):
         assert len({values.value(rng, "train", kind) for _ in range(300)}) > 270, kind
-    for kind in values.KINDS:
+    for kind in (*values._MAKERS, *PATTERNS):
         drawn = [values.value(rng, "train", kind) for _ in range(40)]
         assert all(text == text.strip() and not re.search(r"[{}|]|  ", text) for text in drawn), kind
 
@@ -168,12 +169,14 @@ def test_every_form_of_a_list_has_its_slots(listing):
 
 
 def test_rows_are_asked_for_by_what_stands_in_them():
-    for sheet in rows._SHEETS:
-        assert len({key for _, key in sheet.asks}) > 1, "more than one column is a key"
-        for (column, key), forms in sheet.asks.items():
-            assert {column, key} <= sheet.columns.keys() and column != key
-            assert all(slots_in(form) == {"k"} for form in forms)
+    for (*_, naming, _, _), columns in tables._TABLES:
+        assert slots_in(naming) == {"e"} and len(columns) > 1
+        for column in columns:
+            assert all(slots_in(form) and slots_in(form) <= {"e", "E", "p"} for form in column.asks), column.name
+            assert all(slots_in(form) == {"v"} for form in column.reverse), column.name
+    assert not any(slots_in(form) for _, fields in tables._FORMS for field in fields for form in field.asks)
+    every = [field for table in (*tables._TABLES, *tables._FORMS) for field in table[1]]
+    assert all(rows.cell(random.Random(1), "train", field.kind) for field in every)
     for block in rows._BARE:
         assert len(block.asks) > len(block.values), "and something is asked that the rows do not have"
         assert all(slots_in(form) == {"k"} for forms in block.asks for form in forms)
-    assert all(slots_in(form) == set() for _, asks in rows._SETTINGS.values() for form in asks)

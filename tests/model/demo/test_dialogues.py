@@ -1,6 +1,7 @@
 """The generator of the demo's conversations: answers that the text holds, questions with one answer, disjoint splits."""
 
 import json
+import multiprocessing
 import re
 from collections import Counter
 from queue import SimpleQueue

@@ -28,4 +28,9 @@ def blocks(name: str) -> list[list[str]]:
     return [block.strip().splitlines() for block in read(name).split("\n\n") if block.strip()]
 
 
-LISTS = {name: listed(rest) for name, rest in (line.split(": ", 1) for line in read("words").splitlines())}
+def _lists(name: str) -> dict[str, tuple[str, ...]]:
+    return {name: listed(rest) for name, rest in (line.split(": ", 1) for line in read(name).splitlines())}
+
+
+LISTS = _lists("words")
+PATTERNS = _lists("patterns")  # of values: {kind}, {list} and {#9}, a number from 1 to 9
