@@ -234,7 +234,7 @@ def play(writer: Writer) -> int:
         facts = [chain.first, chain.second]
         if not all(fact[1].value.lower() in fact[0].lower() and writer.free(fact[1]) for fact in facts):
             continue
-        if not found and rng.random() < 0.07:
+        if not found and rng.random() < 0.05:
             message.say(chain.first[0], [chain.first[1]])
             writer.append(writer.refuse_chain(chain, message.before()))
             return 1

@@ -34,6 +34,7 @@ _SLOPPY = {
 _EXACT = frozenset(LISTS["exact"])
 _NAMES = frozenset(LISTS["quoted"])  # that may be quoted
 _QUOTES = (("'", "'"), ('"', '"'), ("'", "'"), ('"', '"'), ("“", "”"), ("*", "*"), ("_", "_"))
+_NOTED = (": ", ": ", ": ", " - ", " = ", " ", ", ")
 _JOINS = (" and ", ", and ", ", ", "; ", " but ", " while ", ", ")
 
 
@@ -147,6 +148,8 @@ class Telling(Message):
         asked = [slot for form in forms for slot in case.asked(form, self.wording)]
         of.values |= {slot: filled[slot] for slot in asked}
         clauses = [self.said(form, of.fields | filled) for form in forms]
+        if len(asked) == 1 and (nouns := case.slots[asked[0]].nouns) and rng.random() < 0.15:  # as a note
+            clauses = [self.said(f"{pick(rng, nouns)}{pick(rng, _NOTED)}{{{asked[0]}}}", of.fields | filled)]
         if self.state([(of, slot) for slot in asked], clauses):
             return True
         for slot in asked:
@@ -431,7 +434,7 @@ class Telling(Message):
                 if rng.random() < 0.8 * writer.asks_at_once:
                     self.ask(of, pick(rng, list(of.values)) if rng.random() < 0.25 else slot)
             elif rng.random() < 0.95 * writer.asks_at_once:
-                if rng.random() < 0.27:
+                if rng.random() < 0.3:
                     if rng.random() > 0.15 or not self.unsure(of):
                         self.refuse(of)
                 else:

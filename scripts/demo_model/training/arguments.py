@@ -10,8 +10,8 @@ from .schedule import TOKENS
 
 
 def default_workers() -> int:
-    """Processes that generate conversations for each rank."""
-    return max(1, (os.cpu_count() or 2) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")) - 1)
+    """Processes that generate conversations for each rank: one a core, up to what a GPU can take."""
+    return max(1, min(48, (os.cpu_count() or 2) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")) - 1))
 
 
 def parse(description: str) -> argparse.Namespace:

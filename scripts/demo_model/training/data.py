@@ -21,7 +21,7 @@ from .vocabulary import ASSISTANT, BOS, END_THINK, EOS, PAD, SPECIALS, THINK, US
 # What a token is, and its weight in the loss. The first tokens of a quote choose the sentence; of a refusal, whether to refuse.
 CLASSES = ("ignore", "user", WORDS, VALUE, "value start", QUOTE, "quote start", REFUSAL, "refusal start", CALL, "end")
 _WEIGHTS = {
-    "ignore": 0.0, WORDS: 0.2, VALUE: 1.0, QUOTE: 0.35, "quote start": 0.8, REFUSAL: 0.15, "refusal start": 1.2,
+    "ignore": 0.0, WORDS: 0.2, VALUE: 1.0, QUOTE: 0.35, "quote start": 0.8, REFUSAL: 0.15, "refusal start": 0.8,
     CALL: 0.6, "end": 0.5,
 }  # fmt: skip
 ATTEMPTS = 8  # at a batch, each with other conversations
