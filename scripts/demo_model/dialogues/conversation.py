@@ -17,7 +17,10 @@ SYSTEMS = (
 )  # fmt: skip
 # What a conversation can have: matters of everyday life in the words of several writers; near misses, where an owner, a qualifier or
 # a word of the same kind decides; lists in a sentence; pasted rows; two facts in one question.
-_POOLS = (by_split([*MATTERS, *[case for case in MATTERS if case.area in ("matters_more", "matters_mine")] * 3]), by_split(NEAR))
+_POOLS = (
+    by_split([*MATTERS, *[case for case in MATTERS if case.area in ("matters_more", "matters_mine")] * 3]),
+    by_split(NEAR),
+)
 _PLAYS: dict[str, tuple[Callable[[Writer], int], int]] = {
     "matters": (partial(telling.play, pool=_POOLS[0], twins=0.4), 42),
     "near": (partial(telling.play, pool=_POOLS[1], twins=0.6), 19),

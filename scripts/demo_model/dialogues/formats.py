@@ -116,6 +116,7 @@ def _inline(rng, headers: list[str], rows: list[list[str]]) -> tuple[list[str], 
 
 def _backwards(rng, headers: list[str], rows: list[list[str]]) -> tuple[list[str], list[list[int]]]:
     """ "14:30 - dentist": the first column before the row's name, and the others after it."""
-    mark = pick(rng, (": ", " - ", " | ", "  ", ", ", " "))
-    lines = [mark.join((row[1], row[0], *row[2:])) for row in rows]
+    mark, label = pick(rng, (": ", " - ", " | ", "  ", ", ", " ")), pick(rng, ("{v}", "{h} {v}", "({v})"))
+    more = [[label.format(h=h, v=v) for h, v in zip(headers[2:], row[2:], strict=True)] for row in rows]
+    lines = [mark.join((row[1], row[0], *cells)) for row, cells in zip(rows, more, strict=True)]
     return lines, [[number] * len(headers) for number in range(len(rows))]

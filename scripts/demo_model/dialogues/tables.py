@@ -2,7 +2,7 @@
 
 texts/tables.txt: @ name | kind of row | its headers | how a question names a row | noun of a row | titles
                   column: headers | kind of value | questions; … | questions by the value; …
-texts/forms.txt:  @ name | titles
+texts/forms.txt:  @ name | titles | what {w} stands for, unless there is a field "name"
                   field: labels | kind of value | questions; …
 {e} is the row's name, {E} the same as a question names it, {p} its plural, {v} a value.
 """
@@ -125,7 +125,7 @@ def _table(writer: Writer) -> int:
 def _form(writer: Writer) -> int:
     """A document: a line a field, JSON, or all in one line."""
     rng, rows = writer.rng, Rows(writer)
-    (name, titles), fields = pick(rng, _FORMS) if rng.random() < 0.75 else _FORMS[0]
+    (name, titles, *whom), fields = pick(rng, _FORMS) if rng.random() < 0.8 else _FORMS[0]
     title, computer = pick(rng, listed(titles)), "settings" in name
     fields = [f for f in fields if f"field|{f.name}" not in writer.taken and not (computer and writer.mentions(f.name))]
     if len(fields) < 4 or f"form {name}" in writer.taken or writer.mentions(title.lower()):
@@ -133,13 +133,14 @@ def _form(writer: Writer) -> int:
     *fields, absent = rng.sample(fields, min(len(fields), 4 + below(rng, 5)))
     told = {field: (pick(rng, field.labels), cell(rng, rows.split, field.kind, rng.random())) for field in fields}
     style, shown = rng.random(), list(told.values())
+    named = next((text for field, (_, text) in told.items() if field.name == "name"), "")
+    if named and writer.mentions(named.lower()):
+        return 0
+    who = {"w": named if named and rng.random() < 0.7 else (whom or ["it"])[0]}
     if style < (0.3 if computer else 0.08):
         parts = [f"{json.dumps(n)}: {json.dumps(plain(c), ensure_ascii=False)}" for n, c in shown]
-        lines = (
-            ["{" + ", ".join(parts) + "}"]
-            if style < 0.12
-            else ["{", *(f"  {p}," for p in parts[:-1]), f"  {parts[-1]}", "}"]
-        )
+        lines = ["{", *(f"  {part}," for part in parts[:-1]), f"  {parts[-1]}", "}"]
+        lines = ["{" + ", ".join(parts) + "}"] if style < 0.12 else lines
     else:
         form = pick(rng, ["{n}: {c}", "{n}: {c}", "- {n}: {c}", "{n} = {c}", "{n}\t{c}", "{n} {c}", *(("{n}={c}", "{u}={c}") if computer else ("{n} - {c}", "| {n} | {c} |", "* {n}: {c}", "{n}: {c}"))])  # fmt: skip
         lines = [form.format(n=n if computer else capital(n), c=c, u=n.upper().replace(" ", "_")) for n, c in shown]
@@ -149,7 +150,8 @@ def _form(writer: Writer) -> int:
     for field, (label, text) in told.items():
         label = label if label.isalpha() and len(label) > 2 else field.name.replace("_", " ")
         forms = mine(_SET if computer else _WRITTEN, rows.wording)
-        asks = [*mine(field.asks, rows.wording), *(form.format(c=label.lower(), t=title) for form in forms[:3])]
+        asks = [ask.format_map(who) for ask in mine(field.asks, rows.wording)]
+        asks += [form.format(c=label.lower(), t=title) for form in forms[:3]]
         line = next((n for n, line in enumerate(lines) if text in line and told[field][0].lower() in line.lower()), -1)
         names = (f"field|{field.name}", *(re.sub(r" (the|my|our) ", " ", ask) for ask in asks))
         found.append((line, question(f"form {name} {field.name}", text, asks, names)))
@@ -158,8 +160,9 @@ def _form(writer: Writer) -> int:
     writer.taken[f"form {name}"] = "form"
     missing = _clear(mine(absent.asks, rows.wording), [ask for field in told for ask in field.asks])
     known = rows.paste(lines, found, pick(rng, LEADS).format(t=title, T=capital(title)))
-    asked = rows.ask_some(known, [ask for ask in missing if ask.startswith(ASKING)][:1])
+    asked = rows.ask_some(known, [ask.format_map(who) for ask in missing if ask.startswith(ASKING)][:1])
     writer.subjects |= {field.name.replace("_", " ") for field in [*fields, absent] if computer}
+    writer.subjects |= {named.lower()} if named else set()
     if known and rng.random() < 0.45:
         one = pick(rng, known)
         asked += changed(rows, one, next(f for f in fields if one.question.signature.endswith(f" {f.name}")).kind)
