@@ -21,6 +21,8 @@ _COLUMNS = english.words(
 _FILES = [Path(texts.__file__).parent / f"{name}.txt" for name in ("tables", "forms")]
 _COLUMNS |= english.words(re.sub(r"\{\w\}|[^a-z ]", " ", " ".join(file.read_text().lower() for file in _FILES)))
 _MARKS = re.compile(r"[:=|,;\t]")
+# Of a document about one thing: the line that names it.
+_NAME = re.compile(r"(?i)[^a-z]*(name|full name|customer|applicant|patient|animal|called|model|make|vehicle)\b[^a-z]")
 _NOT_FIRST = re.compile(
     r"(?i)one last thing:|first (floor|aid)|at first|.* first, |last (seen|modified|day)|the last (?-i:[A-Z])|lasts"
 )
@@ -50,6 +52,8 @@ def parse_table(lines: list[str]) -> Table | None:
         if re.match(r"[\w ]+: [^,]+, [\w ]+: ", rest[0]):
             kept = [line for line in rest if re.match(r"[\w ]+: [^,]+, [\w ]+: ", line)]
             pairs = [[part.split(": ", 1) for part in line.split(", ")] for line in kept]
+            if any(len(pair) != 2 for row in pairs for pair in row):
+                return None
             return [name for name, _ in pairs[0]], [[value for _, value in row] for row in pairs], kept
         for mark in ("\t", ";", ","):
             if rest[0].count(mark) >= 2 and len(rest) > 1:
@@ -113,6 +117,7 @@ def another_line(lines: list[str], question: str, line: str) -> str | None:
 def _around(rows: list[str], line: str, keys: set[str]) -> str:
     """What belongs to a line that is a part of a row: the lines since the last one of its kind, or the first cell of its column."""
     text = " ".join(day for day in _DAYS if re.search(rf"\b{day[:3]}\b", line))
+    text += " ".join(row for row in rows if _NAME.match(row))
     label = _MARKS.split(line)[0]
     alike = [n for n, row in enumerate(rows) if _MARKS.split(row)[0] == label]
     if len(alike) > 1 or len(rows) < 4:
