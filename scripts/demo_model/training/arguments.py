@@ -33,7 +33,9 @@ def parse(description: str) -> argparse.Namespace:
         metavar="DIRECTORY",
         help="checkpoint to train further; its tokenizer is kept",
     )
-    parser.add_argument("--workers", type=int, default=default_workers())
+    parser.add_argument(
+        "--workers", type=int, default=default_workers(), help="processes that write conversations (default: a core each)"
+    )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument(
         "--check", action="store_true", help="compare the kernels with plain torch, time them, and stop"
