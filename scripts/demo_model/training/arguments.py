@@ -34,7 +34,10 @@ def parse(description: str) -> argparse.Namespace:
         help="checkpoint to train further; its tokenizer is kept",
     )
     parser.add_argument(
-        "--workers", type=int, default=default_workers(), help="processes that write conversations (default: a core each)"
+        "--workers",
+        type=int,
+        default=default_workers(),
+        help="processes that write conversations (default: a core each)",
     )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument(
