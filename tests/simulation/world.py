@@ -27,7 +27,8 @@ from deepseek_v32.inference.engine.running.scoring import AnswerScores, score, s
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.scheduling.pace import UNBOUNDED, StepTimes
 from deepseek_v32.inference.engine.scheduling.scheduler import PATIENCE
-from deepseek_v32.inference.server.service.open_work import STOPPED, TIMED_OUT, ScoreJob
+from deepseek_v32.inference.server.service.open_work import STOPPED, TIMED_OUT
+from deepseek_v32.inference.server.service.score_job import ScoreJob
 from deepseek_v32.inference.server.service.service import Busy, Service
 from deepseek_v32.inference.server.service.streams import AsyncInbox, AsyncStream
 from deepseek_v32.model.selection_policy import SelectionPolicy
@@ -152,7 +153,7 @@ class World:
             if asynchronous:
                 request = self.service.requests.from_tokens(prompt, params, policy=policy)
                 inbox = AsyncInbox(self._loop)  # type: ignore[arg-type]
-                self.service._queue([self.service._entry(request, inbox)])
+                self.service._queue([request], [inbox])
                 stream = AsyncStream(request.id, self.service.cancel, inbox)
             else:
                 stream = self.service.stream(prompt, params, policy=policy)

@@ -37,13 +37,7 @@ class EventStream(Response):
         self._events = events
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sending = asyncio.ensure_future(self._send(send, scope["path"]))
-        watching = asyncio.ensure_future(_disconnected(receive))
-        try:
-            await asyncio.wait({sending, watching}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            watching.cancel()
-            sending.cancel()
+        sending = await _unless_disconnected(self._send(send, scope["path"]), receive)
         with contextlib.suppress(asyncio.CancelledError):
             await sending
 
@@ -160,17 +154,26 @@ async def collect(streams: Sequence[AsyncStream]) -> list[Completion]:
 
 
 async def whole(
-    request: Request, work: Coroutine[Any, Any, dict[str, Any]], headers: Mapping[str, str] | None = None
+    request: Request, work: Coroutine[Any, Any, dict[str, Any] | str], headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Answer with the result of `work`, which is cancelled if the client disconnects first."""
-    task = asyncio.ensure_future(work)
-    watcher = asyncio.ensure_future(_disconnected(request.receive))
+    """Answer with the result of `work`, an object or its JSON, which is cancelled if the client disconnects first."""
+    task = await _unless_disconnected(work, request.receive)
+    if not task.done():
+        return Response(status_code=499)
+    if isinstance(result := task.result(), str):
+        return Response(result, headers=headers, media_type=JSONResponse.media_type)
+    return JSONResponse(result, headers=headers)
+
+
+async def _unless_disconnected(work: Coroutine[Any, Any, Any], receive: Receive) -> asyncio.Task[Any]:
+    """Run `work` until it is done or the client disconnects, which cancels it."""
+    task, watcher = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(receive))
     try:
         await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
-        return JSONResponse(task.result(), headers=headers) if task.done() else Response(status_code=499)
     finally:
         watcher.cancel()
-        task.cancel()
+        task.cancel()  # unless it is done
+    return task
 
 
 async def _disconnected(receive: Receive) -> None:

@@ -2,17 +2,13 @@
 
 import logging
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ...completion import Completion, Delta, ErrorCode, Timings, Usage
-from ...engine.engine import Engine
-from ...engine.fault import first_line, log_fault
 from ...engine.request import Request
+from .score_job import ScoreJob
 from .streams import Inbox
 
 log = logging.getLogger(__name__)
@@ -51,43 +47,6 @@ def error_delta(request: Request, error: str) -> Delta:
     timings, code = Timings(None, 0.0, None, 1.0), _CODES.get(error)
     completion = Completion("", request.output, "error", usage, timings, error=error, error_code=code)
     return Delta(request.id, finish_reason="error", completion=completion)
-
-
-class ScoreJob:
-    """Work for the engine's thread; `future` gets its result."""
-
-    def __init__(
-        self,
-        work: Callable[[Engine, Callable[[], bool]], Any],
-        deadline: float,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """work: called with the engine and `is_over`, which it asks before each chunk. deadline: in seconds of `clock`."""
-        self.future: Future[Any] = Future()
-        self.is_cancelled = False  # no one waits for it any more
-        self._work, self._deadline, self._clock = work, deadline, clock
-
-    def is_over(self) -> bool:
-        return self.is_cancelled or self._clock() > self._deadline
-
-    def run(self, engine: Engine) -> bool:
-        if not self.future.set_running_or_notify_cancel():
-            return False
-        try:
-            self.future.set_result(self._work(engine, self.is_over))
-        except Exception as error:
-            if not isinstance(error, TimeoutError):
-                log_fault(log, "scoring a prompt failed")
-            self.future.set_exception(error)
-            return True
-        except BaseException as error:  # it ends the thread, but not an event loop that waits for this
-            self.future.set_exception(RuntimeError(first_line(error)))
-            raise
-        return False
-
-    def fail(self, reason: str) -> None:
-        if self.future.set_running_or_notify_cancel():
-            self.future.set_exception(RuntimeError(reason))
 
 
 class OpenWork:
@@ -164,18 +123,20 @@ class OpenWork:
             self._wake.notify_all()  # `drain` may be waiting for this
             self._wake.wait_for(lambda: self._entries or self._waiting_jobs or self.is_stopping, seconds)
 
-    def take(self) -> tuple[list[Entry], list[int], ScoreJob | None]:
-        """Take what has arrived since the last call: requests, ids of cancelled ones; and the oldest waiting job."""
+    def take(self, now: float) -> tuple[list[Entry], list[int], ScoreJob | None]:
+        """Take what has come since the last call: requests, ids of those to end; and the oldest waiting job.
+
+        Requests end if they were cancelled or have passed their deadline.
+        """
         with self._wake:
             job = self._waiting_jobs.popleft() if self._waiting_jobs else None
             arrivals, self._arrivals = self._arrivals, []
             cancels, self._cancels = self._cancels, []
+            for entry in self._entries.values():
+                if entry.deadline < now and entry.failure is None:
+                    entry.failure = TIMED_OUT
+                    cancels.append(entry.request.id)
             return arrivals, cancels, job
-
-    def overdue(self, now: float) -> list[Entry]:
-        """The requests that have passed their deadline and for which that is new."""
-        with self._wake:
-            return [entry for entry in self._entries.values() if entry.deadline < now and entry.failure is None]
 
     def end(self, request_ids: Iterable[int]) -> int:
         """These requests have ended. Returns how many are open."""

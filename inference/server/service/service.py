@@ -1,9 +1,9 @@
 """One engine for many callers: a thread that runs its steps, a bounded queue, and streams that cancel when they are closed.
 
     service = Service(llm)                                     # starts the engine's thread
-    stream = await service.submit(token_ids, params)           # raises Busy if the queue is full, ValueError if out of range
+    for delta in service.stream(token_ids, params): ...        # raises Busy if the queue is full, ValueError if out of range
+    [stream] = await service.submit_many([service.requests.from_tokens(token_ids, params)])  # the same for an event loop
     async for delta in stream: ...                             # closing or dropping the stream cancels the request
-    for delta in service.stream(token_ids, params): ...        # the same from a plain thread
     await asyncio.to_thread(service.stop)
 
 From its start the engine belongs to the service: of the LLM, only tokenizer, config, limits and chat_token_ids stay usable. A
@@ -30,7 +30,8 @@ from ...engine.scheduling.pace import DEVICE_TIMES, StepTimes
 from ...llm import LLM
 from ...params import SamplingParams
 from .engine_thread import EngineThread, Observer
-from .open_work import Entry, ScoreJob
+from .open_work import Entry
+from .score_job import ScoreJob
 from .streams import AsyncInbox, AsyncStream, Inbox, SyncInbox, SyncStream
 
 # Waking a reader costs about 0.05 ms of the interpreter's lock, so that readers take at most 6 % of its time. A few readers get
@@ -92,26 +93,12 @@ class Service:
         self._admitting = threading.Lock()  # counting the open requests and queueing new ones is one operation
         self._process = os.getpid()
 
-    async def submit(
-        self,
-        token_ids: Sequence[int],
-        params: SamplingParams | None = None,
-        inspect: bool = False,
-        policy: SelectionPolicy | None = None,
-    ) -> AsyncStream:
-        """Queue a prompt. The answer is an async iterator of Deltas, the last one with the Completion.
-
-        inspect, policy: as in `LLM.generate`. Raises Busy, and ValueError as `LLM.generate`.
-        """
-        request = await asyncio.to_thread(self.requests.from_tokens, token_ids, params, inspect, policy=policy)
-        [stream] = await self.submit_many([request])
-        return stream
-
     async def submit_many(self, requests: Sequence[Request]) -> list[AsyncStream]:
-        """Queue several requests of `requests`, all or none; one stream for each. Errors as `submit`."""
+        """Queue several requests of `requests`, all or none; a stream for each: an async iterator of Deltas, the last one with the
+        Completion. Raises Busy, and ValueError for more requests than the server holds."""
         loop = asyncio.get_running_loop()
         inboxes = [AsyncInbox(loop) for _ in requests]
-        self._queue([self._entry(request, inbox) for request, inbox in zip(requests, inboxes, strict=True)])
+        self._queue(requests, inboxes)
         return [AsyncStream(request.id, self.cancel, inbox) for request, inbox in zip(requests, inboxes, strict=True)]
 
     def stream(
@@ -121,13 +108,13 @@ class Service:
         inspect: bool | int = False,
         policy: SelectionPolicy | None = None,
     ) -> SyncStream:
-        """Like `submit`, but an iterator of Deltas that blocks. Not for an event loop's thread.
+        """Queue a prompt; the answer is an iterator of Deltas that blocks. Not for an event loop's thread.
 
-        inspect: for all tokens, or for that many. The request is queued at once, so that Busy and ValueError are raised by the
-        call itself.
+        inspect: for all tokens, or for that many. policy: as in `LLM.generate`. The request is queued at once, so that Busy and
+        ValueError are raised by the call itself.
         """
         request, inbox = self.requests.from_tokens(token_ids, params, inspect, policy=policy), SyncInbox()
-        self._queue([self._entry(request, inbox)])
+        self._queue([request], [inbox])
         return SyncStream(request, self.cancel, inbox)
 
     async def score(self, request: Request, top: int = 0) -> list[TokenLogprob]:
@@ -166,7 +153,9 @@ class Service:
 
     def check_capacity(self, count: int) -> None:
         """Raise Busy, or ValueError, if `count` requests would be refused now, before time is spent on encoding their prompts."""
-        self._admit(count, lambda: None)
+        check_process(self._process)
+        with self._admitting:
+            self._check(count)
 
     def stats(self) -> ServiceStats:
         thread = self._thread
@@ -197,25 +186,20 @@ class Service:
     def __exit__(self, *exception: object) -> None:
         self.stop()
 
-    def _entry(self, request: Request, inbox: Inbox) -> Entry:
+    def _queue(self, requests: Sequence[Request], inboxes: Sequence[Inbox], jobs: Sequence[ScoreJob] = ()) -> None:
+        """Queue all or none. Raises Busy, ValueError for too many, or RuntimeError in a fork."""
+        check_process(self._process)
         now = self._thread.clock()
-        return Entry(request, inbox, now, now + self.deadline)
-
-    def _queue(self, entries: list[Entry], jobs: Sequence[ScoreJob] = ()) -> None:
-        self._admit(len(entries) + len(jobs), lambda: self._thread.queue(entries, jobs))
+        entries = [Entry(*each, now, now + self.deadline) for each in zip(requests, inboxes, strict=True)]
+        with self._admitting:
+            self._check(len(entries) + len(jobs))
+            self._thread.queue(entries, jobs)
 
     def _job(self, work: Callable[[Engine, Callable[[], bool]], object]) -> ScoreJob:
         clock = self._thread.clock
         job = ScoreJob(work, clock() + self.deadline, clock)
-        self._queue([], [job])
+        self._queue([], [], [job])
         return job
-
-    def _admit(self, count: int, queue: Callable[[], None]) -> None:
-        """Call `queue`, which queues `count` requests. Instead raises Busy, ValueError for too many, or RuntimeError in a fork."""
-        check_process(self._process)
-        with self._admitting:
-            self._check(count)
-            queue()
 
     def _check(self, count: int) -> None:
         if count > self.capacity:

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 
 import torch
 
-from ...cuda.fp8_gemm import MAX_SHARED_LAUNCH_ROWS, Tile, in_one_launch, multiply_into, multiprocessors, swap_ab_tile
+from ...cuda import fp8_gemm as kernels
+from ...cuda.fp8_gemm import MAX_SHARED_LAUNCH_ROWS, Tile, multiply_into, multiprocessors, swap_ab_tile
 from ...cuda.fp8_gemm import choose as choose_dense
-from ...cuda.grouped_gemm import MAX_GATHER_TILE, grouped_into
+from ...cuda.grouped_gemm import MAX_GATHER_TILE
 from ...cuda.grouped_gemm import MAX_SHARED_LAUNCH_ROWS as MAX_FUSED_ROWS
 from ...cuda.grouped_gemm import choose as choose_grouped
+from ...cuda.grouped_gemm import grouped_gemm as fp8_grouped_gemm
 from ...cuda.grouped_gemm import in_one_launch as grouped_in_one_launch
 from ...tile.grouped_gemm import grouped_gemm as bf16_grouped_gemm
 from ...tile.sum_parts import sum_parts
@@ -85,13 +87,13 @@ def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype
     rows, splits = a.values.shape[0], {splits_of(*weight.values.shape) for weight in weights}
     if rows > MAX_SHARED_LAUNCH_ROWS or len(weights) not in (2, 3) or len(splits) > 1:
         return [fp8_gemm(a, *weight, out_dtype, False) for weight in weights]
-    return in_one_launch(a, weights, out_dtype, splits.pop())
+    return kernels.fp8_gemms(a, weights, out_dtype, splits.pop())
 
 
 def grouped_gemm(routed: GroupedRows) -> None:
     """Multiply without splitting K. In bf16 the TileLang kernel has one tile and one chain of MMAs for any number of rows."""
     if isinstance(routed.a, Quantized):
-        grouped_into(routed, 1)
+        fp8_grouped_gemm(routed, 1)
     else:
         bf16_grouped_gemm(routed)
 
@@ -105,4 +107,4 @@ def grouped_gemm_with_shared(
         grouped_in_one_launch(routed, dense, dense_weight, out, beside_previous, tile, 1)
     else:
         _dense_into(out, dense, *dense_weight, 1)
-        grouped_into(routed, 1)
+        fp8_grouped_gemm(routed, 1)
