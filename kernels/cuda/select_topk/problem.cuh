@@ -168,7 +168,7 @@ __device__ __forceinline__ void write_none(const Problem& p, int row, uint32_t t
   if (p.record != nullptr) p.record[row * p.record_stride + to] = -1;
 }
 
-// Selects all values of a row of at most k, but for NaN and -inf: in the model, a sequence whose context is short next to the longest one.
+// Selects all values of a row of at most k, except NaN and -inf. In the model: a sequence that is short next to the longest one.
 template <int kThreads>
 __device__ __forceinline__ void select_all(uint32_t (&warp_sums)[2][32], const Problem& p, const float* logits, int length, int offset,
                                            int row) {
