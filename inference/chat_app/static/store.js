@@ -5,6 +5,8 @@ const SETTINGS = "deepseek-v32/settings";
 const DRAFT = "deepseek-v32/draft";
 
 const identity = (message) => message.id || message.role + ":" + message.content;
+const editKey = (question) => "deepseek-v32/edit/" + identity(question); // text of an open edit form, which belongs to the tab
+
 const withoutBranches = ([first, ...rest]) => [{ ...first, branches: undefined, branch: undefined }, ...rest];
 
 // Adds to `ours`, from place `at` on, the turns that only `theirs` has: at the end, or else as a branch. Returns whether there were any.
