@@ -92,7 +92,7 @@ def test_an_answer_goes_on_after_a_reload_and_stops_without_a_page(
     )
     tab.page.goto("about:blank")
     other = open_tab(context=tab.page.context).page  # which does not show it
-    other.wait_for_function("Object.values(localStorage).some((each) => each.includes('\"finish\":\"lost\"'))")
+    other.wait_for_function('Object.values(localStorage).some((each) => each.includes(\'"finish":"lost"\'))')
     other.close()
     tab.open()
     tab.page.wait_for_selector(".answer")

@@ -231,9 +231,7 @@ def test_what_the_server_refuses_can_be_done_again(tab: Any, scripted: Any, even
 
 
 @pytest.mark.parametrize("event", ["send", "edit", "retry", "example", "restore", "answer"])
-def test_stop_ends_the_wait_for_a_reply(
-    tab: Any, scripted: Any, monkeypatch: pytest.MonkeyPatch, event: str
-) -> None:
+def test_stop_ends_the_wait_for_a_reply(tab: Any, scripted: Any, monkeypatch: pytest.MonkeyPatch, event: str) -> None:
     """Nothing changes, and the conversation goes on. What comes late is stopped and kept, and blocks nothing."""
     page = tab.page
     tab.ask("before")
