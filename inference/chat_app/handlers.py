@@ -118,12 +118,24 @@ class Handlers:
         except ValueError as error:
             return _notice(error)
         last = conversation.messages[-1] if conversation.messages else Message("user", "")
-        run = None if last.finish else self.runs.answering(conversation.id)
-        if run is not None and (last.role == "user" or last.id == run.id):
+        run = self.runs.find(last.id) if last.role == "assistant" else self.runs.answering(conversation.id)
+        if run is not None and run.conversation_id == conversation.id and not last.finish:
             return run.value
-        if last.role == "assistant" and not last.finish:
-            last.finish = "lost"  # with the server that computed it
+        self._end(conversation.messages)
         return self._value(conversation)
+
+    def _end(self, messages: list[Message]) -> None:
+        """Complete the answers that no run writes any more, in branches, too."""
+        for place, message in enumerate(messages):
+            for branch in message.branches:
+                self._end(branch)
+            if message.role == "user" or message.finish:
+                continue
+            run = self.runs.find(message.id)
+            if run is None:
+                message.finish = "lost"  # with the server that computed it
+            elif run.ended is not None:
+                messages[place] = Conversation.from_json(run.value["conversation"]).messages[-1]
 
     def resume(self, request: gr.Request, event: gr.EventData) -> Iterator[Value]:
         """Show a conversation whose answer goes on, or has ended, since before the page was reloaded."""

@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -396,6 +397,24 @@ def test_the_panel_is_empty_in_a_new_chat(tab: Any, scripted: Any) -> None:
     slow.answer()
     page.wait_for_timeout(100)
     assert page.locator(".panel-body > *").count() == 0
+
+
+def test_an_answer_that_no_run_writes_any_more_gets_its_end_in_a_branch(scripted: Any) -> None:
+    """Another tab's turns have made it a branch, and its own tab was reloaded or closed."""
+    from deepseek_v32.inference.chat_app.handlers import Handlers
+
+    handlers = Handlers(scripted.service, "scripted")
+    answer = {"role": "assistant", "content": "half", "id": "known"}
+    for run_id, ended in (("known", True), ("grows", False)):
+        run = answering.Run(set(), run_id, "c1")
+        run.show({"conversation": {"messages": [{**answer, "content": "whole", "finish": "abort"}]}}, ended)
+        handlers.runs.add(run)
+    branches = [[answer], [{**answer, "id": "unknown"}], [{**answer, "id": "grows"}]]
+    messages = [{"role": "user", "content": "q", "branches": branches}, {**answer, "finish": "stop"}]
+    event: Any = SimpleNamespace(_data={"conversation": {"id": "c1", "messages": messages}})
+    first, last = handlers.restore(event)["conversation"]["messages"]
+    ends = [(each["content"], each.get("finish")) for [each] in first["branches"]]
+    assert ends == [("whole", "abort"), ("half", "lost"), ("half", None)] and last["finish"] == "stop"
 
 
 def test_closing_a_second_tab_ends_no_answer(
