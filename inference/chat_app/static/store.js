@@ -18,7 +18,8 @@ function graft(ours, at, theirs, from) {
   for (const tail of [theirs.slice(from), ...(theirs[from].branches || [])].map(withoutBranches)) {
     const same = identity(tail[0]) === identity(first) ? null : (first.branches || []).find((branch) => identity(branch[0]) === identity(tail[0]));
     if (same === null) {
-      if (!first.finish && tail[0].finish) Object.assign(first, tail[0]);
+      const ends = tail[0].finish && tail[0].finish !== first.finish && (!first.finish || first.finish === "lost");
+      if (ends) added = Boolean(Object.assign(first, tail[0]));
       added = graft(ours, at + 1, tail, 1) || added;
     } else if (same) added = graft(same, 1, tail, 1) || added;
     else {
