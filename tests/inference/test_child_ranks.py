@@ -219,7 +219,7 @@ def test_a_script_needs_no_guard_and_its_own_error_ends_all(
 ) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        f"{SCRIPT}\nanswers = llm.generate({PROMPTS}, SamplingParams(temperature=0, max_tokens=10, ignore_eos=True))\n"
+        f"{SCRIPT}\nanswers = llm.generate({PROMPTS}, SamplingParams(temperature=0, max_tokens=32, ignore_eos=True))\n"
         "print(json.dumps([each.token_ids for each in answers]), flush=True)\nraise RuntimeError('my own')"
     )
     program, child = started(script)
