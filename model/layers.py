@@ -222,6 +222,8 @@ def summed(update: Update, compute: Compute) -> torch.Tensor:
 class MLP(nn.Module):
     """down(silu(gate x) * up x): the MLP of dense layers, and the shared expert."""
 
+    partial = False  # whether it computes a part of a sum over ranks
+
     def __init__(self, hidden: int, intermediate: int, compute: Compute) -> None:
         super().__init__()
         self.compute = compute

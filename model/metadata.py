@@ -10,13 +10,14 @@ may have its own number of drafts, and prompt chunks may follow in the same step
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import torch
 
 from ..kernels.types import SplitPlan, Stamp
+from .rows import ALL_ROWS, Rows
 from .selection_policy import SelectionPolicy
 
 PAGE_SIZE = 64  # tokens; the page size that the public FP8 MLA cache format fixes
@@ -117,6 +118,29 @@ class AttentionMetadata:
     policies: tuple[SelectionPolicy | None, ...] = ()
     # 2 L tensors int32 [T]: values that are written next to the new tokens' latents and index keys, layer by layer. Empty: none.
     stamps: tuple[torch.Tensor, ...] = ()
+    rows: Rows = ALL_ROWS  # what ranks exchange; the model fills it
+
+    def part(self, rows: slice) -> "AttentionMetadata":
+        """Describe some rows of the step as a step, in which the earlier ones are cached: the sequences only, not the logits."""
+        sequences, counts, contexts, row = [], [], [], 0
+        for b, count in enumerate(self.query_lengths):
+            first, stop = max(rows.start, row), min(rows.stop, row + count)
+            row += count
+            if first < stop:
+                sequences.append(b)
+                counts.append(stop - first)
+                contexts.append(self.context_lengths[b] - (row - stop))
+        some = slice(sequences[0], sequences[-1] + 1)
+        return replace(
+            self,
+            query_lengths=tuple(counts),
+            context_lengths=tuple(contexts),
+            decodes=max(min(rows.stop, self.decodes) - rows.start, 0),
+            block_table=self.block_table[some],
+            lengths=self.lengths[some],  # of decodes, which are whole
+            slots=self.slots[rows],
+            stamps=(),
+        )
 
     def selections_of(self, layer: int) -> torch.Tensor | None:
         """The layer's part of `selections`, int32 [B, 2, K]. The draft layer has none."""

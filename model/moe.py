@@ -12,12 +12,13 @@ from torch import nn
 
 from ..kernels.fp32_ops import fp32_linear
 from ..kernels.grouped_gemm import grouped_gemm, grouped_gemm_with_shared
-from ..kernels.routing import combine_experts, combine_norm_quantize, route, route_and_group
+from ..kernels.routing import combine_experts, combine_norm_quantize, group_by_expert, route, route_and_group
 from ..kernels.types import ExpertGroups, Quantized
 from .config import FP8_BLOCK, ModelConfig, blocks
 from .host_step import on_host
 from .layers import MLP, Compute, Operand, RMSNorm, Update, gated, parameter
 from .profiling import profiler_range
+from .rows import ALL_ROWS, Rows
 from .stages import stages
 
 # Up to this many tokens, the sum of the experts' outputs is left to the next norm, which saves a launch. The outputs of more tokens
@@ -227,8 +228,7 @@ class MixtureOfExperts(nn.Module):
     def __init__(self, config: ModelConfig, compute: Compute, layer: int) -> None:
         super().__init__()
         self.layer = layer
-        # The next norm may sum the experts' outputs. False on several ranks, which add theirs up first.
-        self.defers_sum = compute.quantized
+        self.partial = False  # whether it has a part of the experts, whose sums ranks add up
         self.gate = Router(config, compute)
         self.experts = Experts(config, compute)
         self.shared_experts: MLP | None = None
@@ -236,23 +236,32 @@ class MixtureOfExperts(nn.Module):
             inner = config.moe_intermediate_size * config.n_shared_experts
             self.shared_experts = MLP(config.hidden_size, inner, compute)
 
-    def forward(self, x: torch.Tensor, operand: Operand) -> torch.Tensor:
-        """x [T, D] and the same as an operand -> [T, D] in x's dtype."""
-        outputs = self._outputs(x, operand)
+    def forward(self, x: torch.Tensor, operand: Operand, rows: Rows = ALL_ROWS) -> torch.Tensor:
+        """This process's rows of x [T, D], and the same as an operand -> [T, D] in x's dtype, of all ranks' rows."""
+        outputs = self._outputs(x, operand, rows)
         with profiler_range(f"layer {self.layer}/experts"):
             return outputs.sum(self.gate.compute)
 
-    def pending(self, x: torch.Tensor, operand: Operand) -> Update:
-        """Return the same, or terms that the next norm sums."""
-        if self.defers_sum and x.shape[0] <= DEFERRED_TOKENS:
-            return self._outputs(x, operand)
-        output: Update = self(x, operand)
-        return output
+    def pending(self, x: torch.Tensor, operand: Operand, rows: Rows) -> Update:
+        """Return this process's rows of the sum over ranks, or terms that the next norm sums."""
+        if self._defers_sum(len(x)):
+            return self._outputs(x, operand, rows)
+        output: torch.Tensor = self(x, operand, rows)
+        return rows.sum(output) if self.partial else output
 
-    def _outputs(self, x: torch.Tensor, operand: Operand) -> ExpertOutputs:
+    def _defers_sum(self, tokens: int) -> bool:
+        return self.gate.compute.quantized and not self.partial and tokens <= DEFERRED_TOKENS
+
+    def _outputs(self, x: torch.Tensor, operand: Operand, rows: Rows) -> ExpertOutputs:
         experts = self.experts
         with profiler_range(f"layer {self.layer}/router"):
-            weights, groups = self.gate(x, experts.count, experts.first, experts.step)
+            if rows.divided:
+                chosen, weights = self.gate.choose(x)
+                operand, (chosen, weights) = rows.gather_inputs(operand, chosen, weights)
+                share, backend = (experts.count, experts.first, experts.step), self.gate.compute.backend
+                groups = group_by_expert(chosen.contiguous(), *share, backend=backend)
+            else:
+                weights, groups = self.gate(x, experts.count, experts.first, experts.step)
             stages(
                 self.layer,
                 router_logits=lambda: self.gate.logits(x),
@@ -269,5 +278,5 @@ class MixtureOfExperts(nn.Module):
         """List the kernel operations that routed experts call in fp8 precision; `last`: in the last layer."""
         fused = self.experts.fuses(self.shared_experts)
         grouped = "grouped_gemm_with_shared" if fused else "grouped_gemm"
-        deferred = self.defers_sum and not last
+        deferred = self._defers_sum(1) and not last
         return "fp32_linear", "route_and_group", grouped, "combine_norm_quantize" if deferred else "combine_experts"

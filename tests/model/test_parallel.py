@@ -18,30 +18,28 @@ import torch
 import torch.distributed as dist
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.model import prefill_form
-from deepseek_v32.model.parallel import prefill
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.parallel.collectives import Ranks
 
 class Counting(Ranks):
-    exchanges = 0
-    def all_to_all(self, x):
-        Counting.exchanges += 1
-        return super().all_to_all(x)
+    divided = 0
+    def reduce_scatter(self, x, rows):
+        Counting.divided += 1
+        return super().reduce_scatter(x, rows)
 
-if sys.argv[2] == "gathered":  # as on GPUs; plain PyTorch prefers a mask for contexts this short
+if sys.argv[2] != "masked":  # as on GPUs; plain PyTorch prefers a mask for contexts this short
     prefill_form.REFERENCE_GATHER_COST = -1e9
-    prefill._LEAST_FP32_TOKENS = 8
 dist.init_process_group("gloo")
 ranks = Counting(dist.get_rank(), dist.get_world_size())
 results = []
 for path in sorted(Path(sys.argv[1]).iterdir()):
-    shared = load_model(path, "exact", ranks=ranks)
+    shared = load_model(path, "exact", ranks=ranks, whole_attention=sys.argv[2] != "replicated")
     config = shared.config
     token_ids = [i * 7919 % config.vocab_size for i in range(100)]
     llm = LLM.from_model(shared, config, page_count=8)
-    before = Counting.exchanges
+    before = Counting.divided
     logits = llm.logits(token_ids, chunk=64)
-    exchanges = Counting.exchanges - before
+    divided = Counting.divided - before
     digests = [None] * ranks.size
     dist.all_gather_object(digests, logits.view(torch.int32).long().sum().item())
     greedy = SamplingParams(temperature=0, max_tokens=6, ignore_eos=True)
@@ -51,7 +49,7 @@ for path in sorted(Path(sys.argv[1]).iterdir()):
         expected = whole.logits(token_ids, chunk=64)
         error = ((logits - expected).norm(dim=1) / expected.norm(dim=1)).max().item()
         same = answer == whole.generate([token_ids[:70]], greedy)[0].token_ids
-        results.append([error, same, len(set(digests)) == 1, exchanges])
+        results.append([error, same, len(set(digests)) == 1, divided])
     dist.barrier()
 print(json.dumps(results))
 dist.destroy_process_group()
@@ -95,21 +93,23 @@ def test_the_configurations_divide_in_different_ways():
 
 
 @pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize("way", ["masked", "gathered"])
+@pytest.mark.parametrize("way", ["masked", "gathered", "replicated"])
 @pytest.mark.heavy
 def test_ranks_compute_the_same_as_one(tmp_path, size, way):
-    """Prefill masks dense attention, or gathers keys, for which ranks that split heads exchange them for tokens."""
+    """Prompts mask dense attention or gather keys, divided by tokens, or by heads where a rank has no others."""
     for seed in SEEDS:
         write_checkpoint(tmp_path / str(seed), random_config(seed), ("fp8", "bf16", "fp32")[seed % 3], seed)
     first, *rest = run_ranks(size, COMPARE, tmp_path, way)
     assert first.code == 0, first.err
     assert [each.code for each in rest] == [0] * (size - 1)
-    for seed, (error, same_tokens, same_bits, exchanges) in zip(SEEDS, json.loads(first.out), strict=True):
+    for seed, (error, same_tokens, same_bits, divided) in zip(SEEDS, json.loads(first.out), strict=True):
         assert same_bits and same_tokens and error < 1e-4, (seed, error, same_tokens, same_bits)
         config = random_config(seed)
-        # Chunks of 64 and 36 tokens with at least 16 per rank whose context exceeds index_topk: two exchanges per layer.
-        chunks = sum(-(-count // size) >= 16 and length > config.index_topk for count, length in ((64, 64), (36, 100)))
-        assert exchanges == (2 * 2 * chunks if way == "gathered" and Plan(config, 0, size).split["heads"] else 0)
+        # Chunks of 64 and 36 tokens, with at least 16 for each rank: a sum in each layer whose MLP ranks divide.
+        split = Plan(config, 0, size).split
+        chunks = sum(count >= 16 * size for count in (64, 36)) * (way != "replicated" or not split["heads"])
+        dense = min(config.first_k_dense_replace, 2)
+        assert divided == chunks * (2 - dense + dense * split["dense MLPs"])
 
 
 FUSED = """
