@@ -204,7 +204,9 @@ class MultiHeadLatentAttention(nn.Module):
             if watched:
                 metadata.report(self.layer, prefill.rows, Selection(prefill.causal_positions()))
             return None
-        selection = metadata.rows.select(self.indexer, queries, prefill, cache, watched)
+        selection = metadata.rows.select(
+            lambda part: self.indexer.select_prefill(queries, part, cache, watched), prefill
+        )
         metadata.report(self.layer, prefill.rows, selection)
         return selection
 

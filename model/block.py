@@ -46,9 +46,8 @@ class Block(nn.Module):
         stages(self.layer, attention_norm=x)
         rows = metadata.rows
         attention = rows.attention_of(self.self_attn)
-        attended: Update = attention(x, operand, cos, sin, metadata, cache)
-        if attention.partial:
-            attended = rows.sum(attended)
+        values = attention(x, operand, cos, sin, metadata, cache)
+        attended: Update = rows.sum(values) if attention.partial else values
         if is_traced():
             attended = summed(attended, self.compute)
             stages(self.layer, attention_output=attended)
@@ -60,10 +59,8 @@ class Block(nn.Module):
             output = self.mlp.pending(x, operand, rows)
         else:
             with profiler_range(f"layer {self.layer}/mlp"):
-                if self.mlp.partial:
-                    output = rows.sum(self.mlp(rows.gather_inputs(operand)[0]))
-                else:
-                    output = self.mlp(operand)
+                partial = self.mlp.partial
+                output = rows.sum(self.mlp(rows.gather_inputs(operand)[0])) if partial else self.mlp(operand)
         if is_traced():
             output = summed(output, self.compute)
             stages(self.layer, mlp_output=output, residual=h + output)

@@ -12,13 +12,16 @@ may have its own number of drafts, and prompt chunks may follow in the same step
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
+from torch import nn
 
-from ..kernels.types import SplitPlan, Stamp
-from .rows import ALL_ROWS, Rows
+from ..kernels.types import Quantized, SplitPlan, Stamp
+from .layers import Operand, Update
 from .selection_policy import SelectionPolicy
+
+Attention = TypeVar("Attention", bound=nn.Module)
 
 PAGE_SIZE = 64  # tokens; the page size that the public FP8 MLA cache format fixes
 
@@ -88,6 +91,56 @@ class Prefill:
         """Select everything: int32 [t, length], -1 after each token's own position."""
         positions = torch.arange(self.length, dtype=torch.int32, device=self.context_slots.device)
         return torch.where(positions <= positions[self.start :, None], positions, -1)
+
+
+class Rows:
+    """Which of a step's T rows this process computes, and what it exchanges with other ranks. Here: all rows, on one device.
+
+    The model is written for rows, not for ranks, which have two kinds of steps (parallel/rows.py): those in which every rank
+    computes all rows with its part of the weights, and those in which the rows are divided.
+    """
+
+    divided = False
+
+    def attention_of(self, whole: Attention) -> Attention:
+        """Return the attention that computes these rows: that of all heads, or of this rank's."""
+        return whole
+
+    def own(self, x: torch.Tensor) -> torch.Tensor:
+        """x [T, ...] -> the rows that this process computes."""
+        return x
+
+    def gather(self, *parts: torch.Tensor) -> list[torch.Tensor]:
+        """This process's rows of several tensors -> all T rows of each."""
+        return list(parts)
+
+    def gather_inputs(self, x: Operand, *others: torch.Tensor) -> tuple[Operand, list[torch.Tensor]]:
+        """Do the same for an input of projections, and for other tensors with it."""
+        if isinstance(x, Quantized):
+            values, scales, *others_of_all = self.gather(*x, *others)
+            return Quantized(values, scales), others_of_all
+        values, *others_of_all = self.gather(x, *others)
+        return values, others_of_all
+
+    def sum(self, part: torch.Tensor) -> Update:
+        """All T rows of this rank's part of a sum -> this process's rows of the sum."""
+        return part
+
+    def entries(
+        self, kv: torch.Tensor, keys: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, metadata: "AttentionMetadata"
+    ) -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, AttentionMetadata]":
+        """Return what this process writes to its caches: all T rows of kv and keys, with their angles and the step's metadata."""
+        return kv, keys, cos, sin, metadata
+
+    def select(self, choose: Callable[[Prefill], Selection], prefill: Prefill) -> Selection:
+        """Select for a prompt chunk, of which `choose` takes any part."""
+        return choose(prefill)
+
+    def report(self, layer: int) -> None:
+        """Called after a layer's selections: report them, if that is not done yet."""
+
+
+ALL_ROWS = Rows()
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from ..kernels.types import ExpertGroups, Quantized
 from .config import FP8_BLOCK, ModelConfig, blocks
 from .host_step import on_host
 from .layers import MLP, Compute, Operand, RMSNorm, Update, gated, parameter
+from .metadata import ALL_ROWS, Rows
 from .profiling import profiler_range
-from .rows import ALL_ROWS, Rows
 from .stages import stages
 
 # Up to this many tokens, the sum of the experts' outputs is left to the next norm, which saves a launch. The outputs of more tokens

@@ -65,6 +65,7 @@ class Transformer(nn.Module):
         self.lm_head = self.embed_tokens if config.tie_word_embeddings else Embedding(*table, compute)
         self.mtp = None if mtp is None else MTPLayer(config, compute, mtp)
         self.expert_slots: ExpertSlots | None = None  # of offloaded experts, which a checkpoint fills, too
+        self.division = ""  # how several ranks divide the model, in one line
         # Describes this rank's rows of a step, from the step's metadata, cos and sin. Set where several ranks run the model.
         self.divide: Callable[[AttentionMetadata, torch.Tensor, torch.Tensor], AttentionMetadata] | None = None
 

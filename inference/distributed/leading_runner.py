@@ -109,6 +109,7 @@ def load_on_all_ranks(job: Leader | None, source: ModelSource, progress: Progres
     check_fits(source.config, source.precision, device, ranks, source.mtp, synthetic, source.offload, source.directory)
     if job is None:
         return source.load(device, None, progress)
+    source = source.with_whole_attention(device, ranks)
     job.has_model = True
     job.broadcast(MessageKind.LOAD, source.to_json())
     model = source.load(device, job.ranks(device), progress)

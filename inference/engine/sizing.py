@@ -178,6 +178,19 @@ def check_fits(
     )
 
 
+def has_room_for_heads(
+    config: ModelConfig, precision: Precision, device: str, ranks: int, mtp: bool, offload: bool
+) -> bool:
+    """Return whether every rank can hold the attention weights of all heads, and at least as much again for its caches."""
+    tables = MTPTables() if mtp else None
+    split, whole = (
+        parameter_bytes(config, precision, 0, ranks, tables, offload, all_heads) for all_heads in (False, True)
+    )
+    on_gpu = torch.device(device).type == "cuda"
+    free = torch.cuda.mem_get_info(device)[0] if on_gpu else available_memory() // ranks
+    return free - whole >= whole - split
+
+
 def pages_in_memory(
     budget: CacheBudget,
     config: ModelConfig,

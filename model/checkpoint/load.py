@@ -98,7 +98,8 @@ def load_model(
     ranks: the job that shares the model; None: this process holds all of it. config: None stands for the directory's config.json.
     config_overrides: fields of `ModelConfig`. verify_hashes: compare the bytes read with the checkpoint's manifest, if it has one.
     mtp: also load the MTP layer, which drafts. deterministic: see `Compute`. offload: leave the routed experts in their files, to
-    be checked when they are first read. whole_attention: see Plan; only for the Hugging Face layout. Peak memory is the parameters plus less than twice the largest tensor.
+    be checked when they are first read. whole_attention: see Plan; only for the Hugging Face layout.
+    Peak memory is the parameters plus less than twice the largest tensor.
     Raises ConfigError or CheckpointError, each of one line. Headers are checked before anything is allocated; NaN, infinity and
     changed bytes are found while reading.
     """

@@ -110,6 +110,7 @@ class Plan:
         text = f"{self.size} ranks, {len(self.experts)} of {config.n_routed_experts} experts on each"
         if self.split["heads"]:
             text += f", {config.num_attention_heads // self.size} of {config.num_attention_heads} heads"
+        text += f", prompts{'' if self.whole_attention else ' not'} divided by tokens"
         if whole:
             text += f"; not divisible, so whole on every rank: {', '.join(whole)}"
         if config.n_shared_experts and not self.split["shared expert"]:

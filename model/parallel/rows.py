@@ -6,21 +6,19 @@ last norm and attends with all heads, whose weights stand whole on every rank. T
 index keys of all rows go to every rank, so that all caches stay equal. The inputs of the MLP go to every rank, because experts are
 divided. And each rank receives the sums of its own rows.
 
-A step with prompt tokens is replicated, too, if its bits must not depend on the chunk (deterministic mode), if an experiment chooses
-what it selects, or if it is short.
+A step with prompt tokens is replicated, too, if its bits must not depend on the chunk (deterministic mode), if an experiment
+chooses what it selects, or if it is short.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-from ..attention import MultiHeadLatentAttention
-from ..indexer import Indexer, IndexQueries
 from ..layers import Compute, Operand, RMSNorm, Update
-from ..metadata import AttentionMetadata, LayerCache, Prefill, Selection
+from ..metadata import Attention, AttentionMetadata, Prefill, Rows, Selection
 from ..moe import DEFERRED_TOKENS
-from ..rows import Rows
 from .collectives import Ranks
 
 _LEAST_ROWS = 16  # of each rank in a divided step; with fewer, reading all heads' weights takes longer than the sums
@@ -29,10 +27,8 @@ _LEAST_ROWS = 16  # of each rank in a divided step; with fewer, reading all head
 class RankRows:
     """Decides how ranks compute each step."""
 
-    def __init__(
-        self, ranks: Ranks, compute: Compute, topk: int, own_heads: dict[int, MultiHeadLatentAttention], divides: bool
-    ) -> None:
-        """own_heads: by layer, the attention of this rank's heads, where heads are split. divides: this rank has all heads, too."""
+    def __init__(self, ranks: Ranks, compute: Compute, topk: int, own_heads: Mapping[Any, Any], divides: bool) -> None:
+        """own_heads: from the attention of all heads to that of this rank's, where a rank holds both. divides: see Plan."""
         self._ranks, self._topk, self._divides = ranks, topk, divides and not compute.deterministic
         self._replicated = ReplicatedRows(ranks, compute, own_heads)
 
@@ -48,27 +44,24 @@ class RankRows:
 class ReplicatedRows(Rows):
     """All rows, of which a rank computes a part of each sum."""
 
-    def __init__(self, ranks: Ranks, compute: Compute, own_heads: dict[int, MultiHeadLatentAttention]) -> None:
+    def __init__(self, ranks: Ranks, compute: Compute, own_heads: Mapping[Any, Any]) -> None:
         self._ranks, self._compute, self._own_heads = ranks, compute, own_heads
 
-    def attention_of(self, whole: MultiHeadLatentAttention) -> MultiHeadLatentAttention:
-        return self._own_heads.get(whole.layer, whole)
+    def attention_of(self, whole: Attention) -> Attention:
+        return self._own_heads.get(whole, whole)
 
     def sum(self, part: torch.Tensor) -> Update:
         if self._compute.quantized and len(part) <= DEFERRED_TOKENS and self._ranks.fuses_norm(part):
             return PendingSum(part, self._ranks)
         return self._ranks.all_reduce(part, self._compute.deterministic)
 
-    def select(
-        self, indexer: Indexer, queries: IndexQueries, prefill: Prefill, cache: LayerCache, with_scores: bool
-    ) -> Selection:
+    def select(self, choose: Callable[[Prefill], Selection], prefill: Prefill) -> Selection:
         """Select for this rank's part of the chunk, and gather all ranks' parts: ranks do not split the indexer's heads."""
         count, ranks = prefill.length - prefill.start, self._ranks
         per_rank = -(-count // ranks.size)
         # A rank without tokens of its own repeats the chunk's last token.
         first = min(per_rank * ranks.rank, count - 1)
-        own = prefill.part(first, max(min(per_rank * (ranks.rank + 1), count), first + 1))
-        selection = indexer.select_prefill(queries, own, cache, with_scores)
+        selection = choose(prefill.part(first, max(min(per_rank * (ranks.rank + 1), count), first + 1)))
         parts = [each for each in selection[:2] if each is not None]
         return Selection(*ranks.gather_rows(parts, per_rank, count))
 

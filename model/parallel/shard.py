@@ -102,8 +102,9 @@ def shard_model(model: Transformer, plan: Plan, ranks: Ranks, device: torch.devi
     for block in blocks:
         _divide(block, plan)
     attentions = [block.self_attn for block in blocks]
-    own = {each.layer: own_heads(each, plan) for each in attentions} if plan.whole_attention and split["heads"] else {}
-    model.divide = RankRows(ranks, compute, config.index_topk, own, plan.whole_attention or not split["heads"]).of
+    own = {each: own_heads(each, plan) for each in attentions} if plan.whole_attention and split["heads"] else {}
+    model.division = plan.describe()
+    model.divide = RankRows(ranks, compute, config.index_topk, own, plan.whole_attention).of
 
 
 def _divide(block: Block, plan: Plan) -> None:

@@ -48,11 +48,11 @@ import torch
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.model.block import Block
 from deepseek_v32.model.moe import MixtureOfExperts
-from deepseek_v32.model.parallel import shard
+from deepseek_v32.model.parallel.rows import ReplicatedRows
 
 def main(path, drafts, sums="", ranks=1):
     taken = torch.load(sums) if sums and ranks > 1 else []
-    errors, connect = [0.0], shard._connect
+    errors, added = [0.0], ReplicatedRows.sum
 
     def swapped(module, inputs, output):
         if ranks == 1:
@@ -62,14 +62,8 @@ def main(path, drafts, sums="", ranks=1):
         errors.append(float((output.float() - other.float()).norm() / other.float().norm()))
         return other
 
-    def watch(block, *others):
-        if others:
-            connect(block, *others)
-        block.self_attn.register_forward_hook(swapped)
-        block.mlp.register_forward_hook(swapped)
-
-    if sums and ranks > 1:
-        shard._connect = watch  # on the ranks that follow, too: they do not get beyond the next line
+    if sums and ranks > 1:  # on the ranks that follow, too: they do not get beyond the next line
+        ReplicatedRows.sum = lambda rows, part: swapped(None, None, added(rows, part))
     limits = {"max_batch_tokens": 64, "page_count": 12, "max_model_len": 320}
     llm = LLM(path, device="cpu", precision="fp8", deterministic=True, speculative_tokens=drafts, **limits)
     assert llm.tensor_parallel_size == ranks
@@ -77,8 +71,9 @@ def main(path, drafts, sums="", ranks=1):
         for block in llm.model.modules():
             if isinstance(block, Block):
                 if isinstance(block.mlp, MixtureOfExperts):
-                    block.mlp.defers_sum = False
-                watch(block)
+                    block.mlp.partial = True  # its sum is not left to the next norm
+                block.self_attn.register_forward_hook(swapped)
+                block.mlp.register_forward_hook(swapped)
     prompts = [[(i * step + 5) % 64 for i in range(count)] for step, count in ((37, 3), (11, 40), (7, 80))]
     greedy = SamplingParams(temperature=0, max_tokens=9, ignore_eos=True, logprobs=1)
     random = SamplingParams(temperature=0.7, seed=3, max_tokens=6, presence_penalty=0.5, ignore_eos=True, logprobs=1)

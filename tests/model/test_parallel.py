@@ -107,7 +107,7 @@ def test_ranks_compute_the_same_as_one(tmp_path, size, way):
         config = random_config(seed)
         # Chunks of 64 and 36 tokens, with at least 16 for each rank: a sum in each layer whose MLP ranks divide.
         split = Plan(config, 0, size).split
-        chunks = sum(count >= 16 * size for count in (64, 36)) * (way != "replicated" or not split["heads"])
+        chunks = sum(count >= 16 * size for count in (64, 36)) * (way != "replicated")
         dense = min(config.first_k_dense_replace, 2)
         assert divided == chunks * (2 - dense + dense * split["dense MLPs"])
 
