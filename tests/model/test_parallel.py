@@ -3,11 +3,15 @@
 import json
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from deepseek_v32.kernels.alignment import aligned_rows
 from deepseek_v32.model.config import ModelConfig
+from deepseek_v32.model.parallel.collectives import Ranks
 from deepseek_v32.model.parallel.plan import Plan
+from deepseek_v32.model.parallel.shard import build_model
 from support.forked_ranks import run_ranks
 from tiny_model.checkpoint import TINY, write_checkpoint
 
@@ -29,14 +33,15 @@ class Counting(Ranks):
 
 if sys.argv[2] != "masked":  # as on GPUs; plain PyTorch prefers a mask for contexts this short
     prefill_form.REFERENCE_GATHER_COST = -1e9
+precision = "fp8" if sys.argv[2] == "fp8" else "exact"
 dist.init_process_group("gloo")
 ranks = Counting(dist.get_rank(), dist.get_world_size())
 results = []
 for path in sorted(Path(sys.argv[1]).iterdir()):
-    shared = load_model(path, "exact", ranks=ranks, whole_attention=sys.argv[2] != "replicated")
+    shared = load_model(path, precision, ranks=ranks, whole_attention=sys.argv[2] != "replicated")
     config = shared.config
     token_ids = [i * 7919 % config.vocab_size for i in range(100)]
-    llm = LLM.from_model(shared, config, page_count=8)
+    llm = LLM.from_model(shared, config, precision=precision, page_count=8)
     before = Counting.divided
     logits = llm.logits(token_ids, chunk=64)
     divided = Counting.divided - before
@@ -45,9 +50,10 @@ for path in sorted(Path(sys.argv[1]).iterdir()):
     greedy = SamplingParams(temperature=0, max_tokens=6, ignore_eos=True)
     answer = llm.generate([token_ids[:70]], greedy)[0].token_ids
     if ranks.rank == 0:
-        whole = LLM.from_model(load_model(path, "exact"), config, page_count=8)
+        whole = LLM.from_model(load_model(path, precision), config, precision=precision, page_count=8)
         expected = whole.logits(token_ids, chunk=64)
-        error = ((logits - expected).norm(dim=1) / expected.norm(dim=1)).max().item()
+        errors = (logits - expected).norm(dim=1) / expected.norm(dim=1)
+        error = (errors.max() if precision == "exact" else errors.median()).item()  # a rounded score changes some selections
         same = answer == whole.generate([token_ids[:70]], greedy)[0].token_ids
         results.append([error, same, len(set(digests)) == 1, divided])
     dist.barrier()
@@ -86,6 +92,21 @@ def random_config(seed: int) -> ModelConfig:
 SEEDS = range(6)
 
 
+def test_own_heads_are_views_that_kernels_take_as_they_are() -> None:
+    config = replace(TINY, num_attention_heads=8, qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128)
+    model: Any = build_model(config, "fp8", "auto", "cpu", Ranks(1, 4), whole_attention=True)
+    whole = model.layers[0].self_attn
+    own = model.divide.__self__._replicated.attention_of(whole)
+    assert (own.heads, own.kv_b_proj.heads, own.partial) == (2, 2, True)
+    assert (whole.heads, whole.kv_b_proj.heads, whole.partial) == (8, 8, False)
+    for name, rows, columns in (("q_b_proj", slice(384, 768), slice(None)), ("o_proj", slice(None), slice(256, 512))):
+        part, all_of_it = getattr(own, name), getattr(whole, name)
+        assert part.weight.data_ptr() == all_of_it.weight[rows, columns].data_ptr()
+        assert aligned_rows(part.weight) is part.weight
+        scales = all_of_it.weight_scale_inv
+        assert part.weight_scale_inv.numel() * 4 == scales.numel()
+
+
 def test_the_configurations_divide_in_different_ways():
     splits = [tuple(Plan(random_config(seed), 0, 4).split.values()) for seed in SEEDS]
     assert len(set(splits)) > 4
@@ -93,7 +114,7 @@ def test_the_configurations_divide_in_different_ways():
 
 
 @pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize("way", ["masked", "gathered", "replicated"])
+@pytest.mark.parametrize("way", ["masked", "gathered", "replicated", "fp8"])
 @pytest.mark.heavy
 def test_ranks_compute_the_same_as_one(tmp_path, size, way):
     """Prompts mask dense attention or gather keys, divided by tokens, or by heads where a rank has no others."""
@@ -103,7 +124,8 @@ def test_ranks_compute_the_same_as_one(tmp_path, size, way):
     assert first.code == 0, first.err
     assert [each.code for each in rest] == [0] * (size - 1)
     for seed, (error, same_tokens, same_bits, divided) in zip(SEEDS, json.loads(first.out), strict=True):
-        assert same_bits and same_tokens and error < 1e-4, (seed, error, same_tokens, same_bits)
+        close = error < 0.05 if way == "fp8" else same_tokens and error < 1e-4
+        assert same_bits and close, (seed, error, same_tokens, same_bits)
         config = random_config(seed)
         # Chunks of 64 and 36 tokens, with at least 16 for each rank: a sum in each layer whose MLP ranks divide.
         split = Plan(config, 0, size).split

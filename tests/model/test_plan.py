@@ -66,8 +66,8 @@ def test_parts_that_do_not_divide_are_named():
     odd = replace(RELEASED, vocab_size=129281, num_attention_heads=100, intermediate_size=18432 + 128)
     odd = replace(odd, moe_intermediate_size=2048 + 128)
     assert Plan(odd, 0, 8).describe() == (
-        "8 ranks, 32 of 256 experts on each, prompts not divided by tokens; not divisible, so whole on every rank: vocabulary, heads, dense MLPs; "
-        "not divisible, so only on rank 0: shared expert"
+        "8 ranks, 32 of 256 experts on each, prompts not divided by tokens; not divisible, so whole on every rank: "
+        "vocabulary, heads, dense MLPs; not divisible, so only on rank 0: shared expert"
     )
     assert Plan(odd, 0, 8).holds("layers.3.mlp.shared_experts.down_proj.weight")
     assert not Plan(odd, 1, 8).holds("layers.3.mlp.shared_experts.down_proj.weight")
