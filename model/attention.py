@@ -105,7 +105,7 @@ class MultiHeadLatentAttention(nn.Module):
         indexer, norm, query_norm = self.indexer, self.kv_a_layernorm, self.q_a_layernorm
         kv, keys, cos, sin, step = metadata.rows.entries(kv, keys, cos, sin, metadata)  # of all ranks
         stamps = step.stamp(cache, self.layer, LATENT), step.stamp(cache, self.layer, INDEX)
-        if self.compute.quantized and len(kv) == len(compressed):
+        if self.compute.quantized:
             norms = Norms(
                 query_norm.weight, norm.weight, indexer.k_norm.weight, indexer.k_norm.bias, norm.eps, NORM_EPS
             )
@@ -126,7 +126,7 @@ class MultiHeadLatentAttention(nn.Module):
             kv, norm.weight, norm.eps, cos, sin, cache.latent, step.slots, stamps[0], backend=self.compute.backend
         )
         indexer.write_keys(keys, cos, sin, step, cache)
-        return query_norm.with_operand(compressed)[2], None
+        return query_norm(compressed), None
 
     def _selects_slots(self, metadata: AttentionMetadata) -> bool:
         """Decide whether the top-k kernel writes the decodes' selection as slots: only attention needs it then."""
