@@ -183,12 +183,13 @@ class AttentionMetadata:
                 sequences.append(b)
                 counts.append(stop - first)
                 contexts.append(self.context_lengths[b] - (row - stop))
-        some = slice(sequences[0], sequences[-1] + 1)
+        some, decodes = slice(sequences[0], sequences[-1] + 1), max(min(rows.stop, self.decodes) - rows.start, 0)
         return replace(
             self,
             query_lengths=tuple(counts),
             context_lengths=tuple(contexts),
-            decodes=max(min(rows.stop, self.decodes) - rows.start, 0),
+            decodes=decodes,
+            max_context=self.max_context if decodes else 0,
             block_table=self.block_table[some],
             lengths=self.lengths[some],  # of decodes, which are whole
             slots=self.slots[rows],
