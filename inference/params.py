@@ -111,13 +111,6 @@ class SamplingParams:
             changed["structured_outputs"] = replace(self.structured_outputs, after_thinking=thinking)
         return replace(self, **changed) if changed else self
 
-    def for_each(self) -> list["SamplingParams"]:
-        """Return the parameters of each of the n answers to a prompt, with n = 1 and a seed of its own."""
-        if self.n == 1:
-            return [self]
-        seeds = [None if self.seed is None else (self.seed + i) & MAX_SEED for i in range(self.n)]
-        return [replace(self, n=1, seed=seed) for seed in seeds]
-
     @property
     def greedy(self) -> bool:
         return self.temperature == 0

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 from .checks import check_pages, check_tensor, check_values
+from .reference.cache_stamps import Stamps
 from .registry import Preference, choose
-from .types import Stamps
 
 
 def multiplier_table(count: int) -> np.ndarray:
@@ -62,10 +62,7 @@ def stamp_tokens(
         check_values("positions", positions, known - 1, f"stamps.multipliers has {known} values")
         first = positions if query_starts is None else positions[query_starts[:-1].clamp(max=len(tokens) - 1)]
         check_pages("positions", first, block_table, stamps.page_size, pages)
-    result: torch.Tensor = choose("stamp_tokens", tokens, backend)(
-        tokens, positions, slots, block_table, query_starts, stamps
-    )
-    return result
+    return choose("stamp_tokens", tokens, backend)(tokens, positions, slots, block_table, query_starts, stamps)
 
 
 def check_cache(

@@ -32,8 +32,7 @@ def mha_prefill(
         raise ValueError(f"k has {k.shape[0]} tokens; expected at least q's {tokens}")
     if tokens == 0:
         return q.new_empty(0, heads, v.shape[2])
-    result: torch.Tensor = choose("mha_prefill", q, backend)(q, k, v, softmax_scale, mask)
-    return result
+    return choose("mha_prefill", q, backend)(q, k, v, softmax_scale, mask)
 
 
 def plan_dense(

@@ -12,8 +12,7 @@ def fp32_linear(
     """scale * x W^T in fp32: x [T, D] fp32 or bf16, weight fp32 [N, D] -> fp32 [T, N]."""
     check_tensor("x", x, (None, None), FLOATS)
     check_tensor("weight", weight, (None, x.shape[1]), torch.float32, x.device)
-    result: torch.Tensor = choose("fp32_linear", x, backend)(x, weight, scale)
-    return result
+    return choose("fp32_linear", x, backend)(x, weight, scale)
 
 
 def layer_norm(
@@ -23,5 +22,4 @@ def layer_norm(
     check_tensor("x", x, (None, None), FLOATS)
     check_tensor("weight", weight, (x.shape[1],), torch.float32, x.device)
     check_tensor("bias", bias, (x.shape[1],), torch.float32, x.device)
-    result: torch.Tensor = choose("layer_norm", x, backend)(x, weight, bias, eps)
-    return result
+    return choose("layer_norm", x, backend)(x, weight, bias, eps)

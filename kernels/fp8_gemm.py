@@ -29,8 +29,7 @@ def fp8_gemm(
     check_dtype("out_dtype", out_dtype, FLOATS)
     if len(a.values) == 0:
         return a.values.new_empty(0, weight.shape[0], dtype=out_dtype)
-    result: torch.Tensor = choose("fp8_gemm", a.values, backend)(a, weight, weight_scale, out_dtype, beside_previous)
-    return result
+    return choose("fp8_gemm", a.values, backend)(a, weight, weight_scale, out_dtype, beside_previous)
 
 
 def fp8_gemms(
@@ -46,8 +45,7 @@ def fp8_gemms(
     check_dtype("out_dtype", out_dtype, FLOATS)
     if len(a.values) == 0:
         return [a.values.new_empty(0, weight.values.shape[0], dtype=out_dtype) for weight in weights]
-    result: list[torch.Tensor] = choose("fp8_gemms", a.values, backend)(a, weights, out_dtype)
-    return result
+    return list(choose("fp8_gemms", a.values, backend)(a, weights, out_dtype))
 
 
 def _check(a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor) -> None:

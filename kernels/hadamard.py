@@ -26,8 +26,7 @@ def hadamard_transform(x: torch.Tensor, scale: float, *, backend: str | Preferen
     """x [..., D] @ H_D * scale with the Sylvester matrix H_D, D a power of two; x fp32 or bf16, result in x's dtype."""
     check_tensor("x", x, (None,) * max(x.dim(), 1), FLOATS)
     _check_width(x)
-    result: torch.Tensor = choose("hadamard_transform", x, backend)(x, scale)
-    return result
+    return choose("hadamard_transform", x, backend)(x, scale)
 
 
 def rotate_quantize(

@@ -49,8 +49,7 @@ def indexer_logits(
     check_indexer(given)
     if q.shape[0] == 0 or k.shape[0] == 0:
         return q.new_empty(q.shape[0], k.shape[0], dtype=torch.float32)
-    result: torch.Tensor = choose("indexer_logits", q, backend)(given)
-    return result
+    return choose("indexer_logits", q, backend)(given)
 
 
 def paged_indexer_logits(
@@ -85,5 +84,5 @@ def paged_indexer_logits(
         return q.new_empty(0, max_context, dtype=torch.float32)
     columns = min(max_context, block_table.shape[1] * cache.shape[1])
     given = PagedIndexerOperands(q, cache, weights, block_table, lengths, columns)
-    result: torch.Tensor = choose("paged_indexer_logits", q, backend)(given)
+    result = choose("paged_indexer_logits", q, backend)(given)
     return result if columns == max_context else F.pad(result, (0, max_context - columns))

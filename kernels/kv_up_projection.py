@@ -21,8 +21,7 @@ def absorb_queries(
     tokens, heads, width = q.shape
     check_rope(cos, sin, tokens, q.device)
     check_tensor("wk", wk, (heads, width - 2 * cos.shape[1], None), q.dtype, q.device)
-    result: torch.Tensor = choose("absorb_queries", q, backend)(q, cos, sin, wk)
-    return result
+    return choose("absorb_queries", q, backend)(q, cos, sin, wk)
 
 
 def expand_values(

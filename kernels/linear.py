@@ -17,5 +17,4 @@ def linear(
     check_tensor("weight", weight, (None, x.shape[1]), x.dtype, x.device)
     dtype = out_dtype or x.dtype
     check_dtype("out_dtype", dtype, FLOATS)
-    result: torch.Tensor = choose("linear", x, backend)(x, weight, dtype)
-    return result
+    return choose("linear", x, backend)(x, weight, dtype)

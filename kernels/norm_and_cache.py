@@ -53,12 +53,9 @@ def norm_and_cache(
         check_tensor("projection.x", projection.x, (queries, None), FLOATS, device)
         check_tensor("projection.weight", projection.weight, (None, projection.x.shape[1]), torch.float32, device)
     if not tokens:
-        values, scales = (
-            query.new_empty(query.shape, dtype=torch.float8_e4m3fn),
-            cos.new_empty(0, -(-query.shape[1] // 128)),
-        )
-        return Quantized(values, scales), None if projection is None else cos.new_empty(0, len(projection.weight))
-    implementation = choose("norm_and_cache", query, backend)
+        values = query.new_empty(query.shape, dtype=torch.float8_e4m3fn)
+        empty = Quantized(values, cos.new_empty(0, -(-query.shape[1] // 128)))
+        return empty, None if projection is None else cos.new_empty(0, len(projection.weight))
     new = NewEntries(query, kv, keys, norms, cos, sin, caches, interleaved, ue8m0, projection)
-    values, scales, projected = implementation(new)
+    values, scales, projected = choose("norm_and_cache", query, backend)(new)
     return Quantized(values, scales), projected

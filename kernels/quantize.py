@@ -24,8 +24,7 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float, *, backend: str 
     """RMSNorm of x [T, D] with weight fp32 [D], computed in fp32, in x's dtype."""
     check_tensor("x", x, (None, None), FLOATS)
     check_tensor("weight", weight, (x.shape[1],), torch.float32, x.device)
-    result: torch.Tensor = choose("rms_norm", x, backend)(x, weight, eps)
-    return result
+    return choose("rms_norm", x, backend)(x, weight, eps)
 
 
 def rms_norm_quantize(
@@ -54,8 +53,7 @@ def swiglu(gate_up: torch.Tensor, *, backend: str | Preference = "auto") -> torc
     check_tensor("gate_up", gate_up, (None, None), FLOATS)
     if gate_up.shape[1] % 2:
         raise ValueError(f"gate_up has {gate_up.shape[1]} columns; expected an even number")
-    result: torch.Tensor = choose("swiglu", gate_up, backend)(gate_up)
-    return result
+    return choose("swiglu", gate_up, backend)(gate_up)
 
 
 def swiglu_quantize(gate_up: torch.Tensor, ue8m0: bool = True, *, backend: str | Preference = "auto") -> Quantized:

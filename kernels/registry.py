@@ -7,7 +7,7 @@
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 
@@ -20,6 +20,7 @@ BACKENDS = get_args(Backend)
 # Backends in the order in which they are tried. "auto" stands for all backends of an operation, the fastest first; INVARIANT for
 # all implementations that are batch-invariant.
 Preference = tuple[str, ...]
+Operation = Callable[..., torch.Tensor]  # or several tensors, which a caller unpacks in the same way
 
 
 def leading_dtype(operation: str, precision: str) -> torch.dtype:
@@ -44,11 +45,6 @@ def preference_of(backend: str, deterministic: bool = False) -> Preference:
     return (backend, "auto") if backend in ("tile", "cuda") else (backend,)
 
 
-def _in_order(operation: str, preference: Preference) -> list[Implementation]:
-    """Return the implementations that `preference` allows, each once."""
-    return list(dict.fromkeys(one for name in preference for one in OPERATIONS[operation] if _allows(name, one)))
-
-
 def _allows(name: str, implementation: Implementation) -> bool:
     if name == INVARIANT:
         return implementation.invariant
@@ -66,7 +62,8 @@ def choose_implementation(
     preference = (backend,) if isinstance(backend, str) else backend
     check_names(preference)
     reasons = []
-    for implementation in _in_order(operation, preference):
+    allowed = (one for name in preference for one in OPERATIONS[operation] if _allows(name, one))
+    for implementation in dict.fromkeys(allowed):
         reason = implementation.unsupported_reason(device, dtype, width)
         if INVARIANT in preference and implementation.backend == "reference" and device.type != "cpu":
             reason = "reference is batch-invariant only on a CPU"
@@ -79,13 +76,13 @@ def choose_implementation(
 
 
 @cache
-def _load(operation: str, implementation: Implementation) -> Callable[..., Any]:
+def _load(operation: str, implementation: Implementation) -> Operation:
     module = import_module(f"..{implementation.backend}.{implementation.module}", __name__)
-    function: Callable[..., Any] = getattr(module, operation)
+    function: Operation = getattr(module, operation)
     return function
 
 
-def choose(operation: str, tensor: torch.Tensor, backend: str | Preference) -> Callable[..., Any]:
+def choose(operation: str, tensor: torch.Tensor, backend: str | Preference) -> Operation:
     """Return the function that runs `operation` for this leading tensor. See choose_implementation for the other arguments."""
     # The width of other operations changes at every step: it would only fill the cache of choices.
     width = tensor.shape[-1] if any(one.width for one in OPERATIONS[operation]) else None

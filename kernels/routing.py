@@ -105,8 +105,7 @@ def combine_experts(
     """
     outputs = ExpertOutputs(rows, groups, weights, shared)
     _check_combination(outputs)
-    result: torch.Tensor = choose("combine_experts", rows, backend)(outputs)
-    return result
+    return choose("combine_experts", rows, backend)(outputs)
 
 
 def combine_norm_quantize(

@@ -45,8 +45,7 @@ def select_topk(
     _check(logits, starts, ends, k)
     if logits.numel() == 0:
         return _no_positions(logits, k)
-    result: torch.Tensor = choose("select_topk", logits, backend)(logits, starts, ends, k)
-    return result
+    return choose("select_topk", logits, backend)(logits, starts, ends, k)
 
 
 def select_topk_slots(
@@ -87,5 +86,4 @@ def select_topk_slots(
             record.fill_(-1)
         return _no_positions(logits, k)
     given = Selection(logits, starts, ends, k, block_table, page_size, record)
-    result: torch.Tensor = choose("select_topk_slots", logits, backend)(given)
-    return result
+    return choose("select_topk_slots", logits, backend)(given)

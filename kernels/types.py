@@ -1,4 +1,4 @@
-"""Types that several operations share: operands, the order of experts' rows, caches with their stamps, and split-KV plans.
+"""Types that several operations share: operands, the order of experts' rows, caches, and split-KV plans.
 
 The operations' modules, all backends and the model import them from here.
 """
@@ -75,10 +75,7 @@ class GroupedRows(NamedTuple):
         return values[rows], None if scales is None else scales[rows]
 
 
-# Actions of a task of `check_cache`, and the kinds of mismatch in `Stamps.found`.
-RECORD_HASH, COMPARE_HASH = 1, 2
-LATENT, INDEX, CHAIN, TOKENS, LATENT_BYTES, INDEX_BYTES = range(6)
-FOUND_WORDS = 4  # of a row's record in `Stamps.found`
+LATENT, INDEX = range(2)  # the caches of a layer
 
 
 class Stamp(NamedTuple):
@@ -86,26 +83,6 @@ class Stamp(NamedTuple):
 
     column: torch.Tensor  # int32 [S], one stamp per slot
     values: torch.Tensor  # int32 [T]
-
-
-class Stamps(NamedTuple):
-    """All stamps of L layers over P pages of `page_size` slots, S in all, and where mismatches are reported."""
-
-    page_size: int
-    chains: torch.Tensor  # int64 [S, 2]: the chain before and after each slot's token
-    columns: torch.Tensor  # int32 [L, 2, S]: stamps of latents and of index keys
-    hashes: torch.Tensor  # int64 [L, 2, P]: of the bytes of full pages
-    factors: torch.Tensor  # int64 [L, 2], odd
-    multipliers: torch.Tensor  # int64 [N], odd, by position; also by word of a page
-    # uint64 addresses as int64 [L, 2]: of each layer's latents and index keys, for compiled kernels
-    addresses: torch.Tensor
-    page_words: tuple[int, int]  # 64-bit words of a page of latents and of index keys
-    claims: torch.Tensor  # int64 [R]: the last step that reported a mismatch of each row of the batch
-    # int64 [2, 1 + R * FOUND_WORDS], on the device or in pinned memory of the host. A step uses the half that its number's parity
-    # says: first the number of a step that found a mismatch; then for each row (step, kind << 48 | layer << 32 | position,
-    # expected, found), where the first mismatch of a row in a step stays.
-    found: torch.Tensor
-    padding_page: int  # the page that padding rows of decode graphs write; it is not checked
 
 
 class Norms(NamedTuple):

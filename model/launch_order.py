@@ -24,9 +24,8 @@ Later = Callable[[], torch.Tensor]  # a tensor whose launches may not have begun
 class LaunchOrder:
     """The order of one step. attention.py asks for queries where a reader expects them, and this decides when they are launched."""
 
-    projects_late: (
-        bool  # the selection reads nothing of MLA's queries, and the projection is launched next to its last kernel
-    )
+    # The selection reads nothing of MLA's queries, and the projection is launched next to its last kernel.
+    projects_late: bool
     absorbs_late: bool
 
     @classmethod

@@ -24,8 +24,8 @@ import torch.distributed as dist
 
 from ...kernels.cache_stamps import check_cache, multiplier_table
 from ...kernels.errors import ArgumentError
+from ...kernels.reference.cache_stamps import COMPARE_HASH, FOUND_WORDS, RECORD_HASH, Stamps
 from ...kernels.registry import choose, choose_implementation
-from ...kernels.types import COMPARE_HASH, FOUND_WORDS, RECORD_HASH, Stamps
 from ...model.metadata import PAGE_SIZE
 from ...model.transformer import Transformer
 from ..engine.request import Request

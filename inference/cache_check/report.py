@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ...kernels.types import CHAIN, INDEX, INDEX_BYTES, LATENT, LATENT_BYTES, TOKENS
+from ...kernels.reference.cache_stamps import CHAIN, INDEX_BYTES, LATENT_BYTES, TOKENS
+from ...kernels.types import INDEX, LATENT
 from ..engine.request import Request
 
 log = logging.getLogger(__name__)

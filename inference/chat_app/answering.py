@@ -41,7 +41,7 @@ PUBLIC_ERRORS = {"deadline": "This answer took too long and was ended.", "stoppe
 class Run:
     """One running answer, which goes on while the page is reloaded: its views are made once, for all pages that follow it."""
 
-    session: str  # of the browser tab that asked
+    sessions: set[str]  # of the browser tabs that show it
     id: str  # of the answer's message, too
     conversation_id: str
     stopped: bool = False
@@ -105,11 +105,13 @@ class Runs:
     def leave(self, session: str) -> None:
         """Stop the runs of a tab that was closed, unless another page takes them up soon."""
         with self._lock:
-            left = [run for run in self._runs.values() if run.session == session and run.ended is None]
+            left = [run for run in self._runs.values() if session in run.sessions and run.ended is None]
+        for run in left:
+            run.sessions.discard(session)
 
         def stop() -> None:
             for run in left:
-                if run.session == session:
+                if not run.sessions:
                     self.stop(run.id)
 
         if left:

@@ -27,7 +27,6 @@ from .tools import chosen_tools
 log = logging.getLogger(__name__)
 
 Value = dict[str, Any]  # the value of the log component
-Update = tuple[Any, Any, Any]  # new values of the log, the text box and the files
 FIRST_QUESTION = "The door code is 0042. What is the door code?"
 MAX_SEED = 2**48  # JavaScript's numbers hold it exactly
 
@@ -48,7 +47,7 @@ class Handlers:
 
     def send(
         self, request: gr.Request, value: Value, text: str, files: Any, system: str, *settings: Any
-    ) -> Iterator[Update]:
+    ) -> Iterator[Value]:
         """Answer the question in the text box."""
         try:
             conversation = _conversation(value)
@@ -58,13 +57,13 @@ class Handlers:
             conversation.system = system or ""
             self._check_length(conversation, settings)
         except ValueError as error:
-            yield _notice(error), gr.skip(), gr.skip()
+            yield _notice(error)
             return
-        yield from self._answer(conversation, text, settings, request)
+        yield from self._answer(conversation, settings, request)
 
     def retry(
         self, request: gr.Request, event: gr.EventData, value: Value, system: str, *settings: Any
-    ) -> Iterator[Update]:
+    ) -> Iterator[Value]:
         """Answer a user's turn again; what followed becomes a branch.
 
         In the event: `text`, an edited question; `thinking`, to think first; `pad`, to put a page of text before the question.
@@ -85,21 +84,21 @@ class Handlers:
             conversation.system = system or ""
             self._check_length(conversation, settings)
         except (ValueError, TypeError) as error:
-            yield _notice(error), gr.skip(), gr.skip()
+            yield _notice(error)
             return
         if data.get("thinking") is True:
             settings = (True, *settings[1:])
-        yield from self._answer(conversation, None, settings, request)
+        yield from self._answer(conversation, settings, request)
 
-    def example(self, request: gr.Request, event: gr.EventData, value: Value, *settings: Any) -> Iterator[Update]:
-        """Copy an example conversation and answer its last question."""
-        chosen = examples(self.llm.limits.max_model_len)
-        index = (event._data or {}).get("index")
+    def example(self, request: gr.Request, event: gr.EventData, *settings: Any) -> Iterator[Value]:
+        """Copy an example conversation, under the `id` of the event, and answer its last question."""
+        chosen, data = examples(self.llm.limits.max_model_len), event._data or {}
+        index = data.get("index")
         if not isinstance(index, int) or not 0 <= index < len(chosen):
             return
-        conversation = Conversation.from_json(chosen[index].conversation.to_json() | {"id": new_id()})
+        conversation = Conversation.from_json(chosen[index].conversation.to_json() | {"id": data.get("id")})
         thinking, *others = settings
-        yield from self._answer(conversation, "", (thinking or chosen[index].thinking, *others), request)
+        yield from self._answer(conversation, (thinking or chosen[index].thinking, *others), request)
 
     def defaults(self) -> list[Any]:
         """Initial values: the draft, the system prompt, thinking, temperature, top p, the maximum length, the seed, the tools."""
@@ -108,34 +107,35 @@ class Handlers:
             return [FIRST_QUESTION, "", False, 0.0, 1.0, min(160, limit // 4), "", []]
         return ["", "", False, float(params.temperature), float(params.top_p), min(1024, limit // 4), "", []]
 
-    def restore(self, event: gr.EventData) -> tuple[Any, str]:
-        """Show a conversation from the browser's storage or from a file: (the log's value, its system prompt)."""
+    def restore(self, event: gr.EventData) -> Value:
+        """Show a conversation from the browser's storage or from a file. The value has the event's `ticket`."""
         data = event._data or {}
+        return self._restored(data.get("conversation")) | {"ticket": data.get("ticket")}
+
+    def _restored(self, value: Any) -> Value:
         try:
-            conversation = Conversation.from_json(data.get("conversation"))
+            conversation = Conversation.from_json(value)
         except ValueError as error:
-            return _notice(error), gr.skip()
-        # After a reload, the settings bring the system prompt, which may have been changed since.
-        system = gr.skip() if data.get("loading") else conversation.system
+            return _notice(error)
         last = conversation.messages[-1] if conversation.messages else Message("user", "")
         run = None if last.finish else self.runs.answering(conversation.id)
         if run is not None and (last.role == "user" or last.id == run.id):
-            return run.value, system
+            return run.value
         if last.role == "assistant" and not last.finish:
             last.finish = "lost"  # with the server that computed it
-        return self._value(conversation), system
+        return self._value(conversation)
 
     def resume(self, request: gr.Request, event: gr.EventData) -> Iterator[Value]:
         """Show an answer that goes on since before the page was reloaded."""
         run_id = (event._data or {}).get("run")
         run = self.runs.find(run_id) if isinstance(run_id, str) else None
         if run is not None:
-            run.session = request.session_hash or ""
+            run.sessions.add(request.session_hash or "")
             yield from run.follow()
 
-    def stop(self, value: Value) -> None:
-        """Stop the answer that the page shows."""
-        run = value.get("running") if isinstance(value, dict) else None
+    def stop(self, event: gr.EventData) -> None:
+        """Stop an answer."""
+        run = (event._data or {}).get("run")
         if isinstance(run, str):
             self.runs.stop(run)
 
@@ -166,19 +166,14 @@ class Handlers:
         count = own if own > room else tokens
         raise ValueError(f"{subject} {count:,} tokens; the model reads at most {room:,}.")
 
-    def _answer(
-        self, conversation: Conversation, text: str | None, settings: tuple[Any, ...], request: gr.Request
-    ) -> Iterator[Update]:
-        """Yield views of the growing answer. `text` None leaves the text box and the files; any other value empties both."""
-        run = Run(request.session_hash or "", new_id(), conversation.id)
-        cleared: tuple[Any, Any] = (gr.skip(), gr.skip()) if text is None else ("", [])
+    def _answer(self, conversation: Conversation, settings: tuple[Any, ...], request: gr.Request) -> Iterator[Value]:
+        """Yield views of the growing answer."""
+        run = Run({request.session_hash or ""}, new_id(), conversation.id)
         conversation.title = conversation.title or conversation.name()
         run.show(self._value(conversation, run.id))
         self.runs.add(run)
         threading.Thread(target=self._work, args=(run, conversation, settings), daemon=True).start()
-        for value in run.follow():
-            yield value, *cleared
-            cleared = gr.skip(), gr.skip()
+        yield from run.follow()
 
     def _work(self, run: Run, conversation: Conversation, settings: tuple[Any, ...]) -> None:
         """Compute an answer, whether or not a page follows it."""

@@ -16,12 +16,6 @@ from .tools import TOOLS
 ABOUT_DEMO = """<p>This small demo knows what you tell it here, and nothing else. Tell it facts in plain English sentences; \
 change them; paste a list, a table, a log. Then ask. A fact and a question are ready below: press <b>Send</b>. For a question \
 that needs two facts, such as the phone number of a person's landlord, tick <b>Think first</b>.</p>"""
-TELL_SETTINGS = '(...values) => { document.dispatchEvent(new CustomEvent("dsa:settings", { detail: values })); }'
-ASK_SETTINGS = """(...values) => {
-  const detail = { values };
-  document.dispatchEvent(new CustomEvent("dsa:kept", { detail }));
-  return detail.values;
-}"""
 STATIC = Path(__file__).resolve().parent / "static"
 SYSTEM_FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif")
 MONOSPACE_FONTS = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace")
@@ -94,7 +88,7 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
                         thinking = gr.Checkbox(False, label="Think first", elem_id="dsa-thinking", container=False)
                         gr.HTML(_read("attach.html"), js_on_load=None, apply_default_css=False)
                         send = gr.Button("Send", variant="primary", elem_id="dsa-send", min_width=0)
-                        stop = gr.Button("Stop", elem_id="dsa-stop", min_width=0)
+                        gr.Button("Stop", elem_id="dsa-stop", min_width=0)
                 gr.HTML(_read("meter.html"), js_on_load=None, apply_default_css=False)
             with gr.Column(elem_id="dsa-inspector", min_width=0):
                 gr.HTML(
@@ -110,22 +104,25 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
                     ],
                 )
         settings = [thinking, temperature, top_p, max_tokens, seed, tools]
-        outputs = [log, text, files]
-        once: dict[str, Any] = {"concurrency_limit": None, **private}
-        for trigger in (text.submit, send.click):
-            # "multiple": while an answer is written in one conversation, another one can ask.
-            trigger(handlers.send, [log, text, files, system, *settings], outputs, trigger_mode="multiple", **once)
-        log.retry(handlers.retry, [log, system, *settings], outputs, **once)
-        log.example(handlers.example, [log, *settings], outputs, **once)
-        log.resume(handlers.resume, None, log, trigger_mode="multiple", **once)
-        log.restore(handlers.restore, None, [log, system], trigger_mode="multiple", **unqueued)
-        # The browser keeps the draft and the settings, and gives them back after a reload, without the server: its answer could
-        # come after something was typed.
+        # "multiple": while an answer is written in one conversation, another one can ask.
+        private["trigger_mode"] = unqueued["trigger_mode"] = "multiple"
+        queued: dict[str, Any] = {"concurrency_limit": None, **private}
+        # The server only writes the log: its answer could come after something was typed.
+        sent: list[Any] = [log, text, files, system, *settings]
+        events = [
+            *(trigger(handlers.send, sent, log, js=_tell("sent"), **queued) for trigger in (text.submit, send.click)),
+            log.retry(handlers.retry, [log, system, *settings], log, **queued),
+            log.example(handlers.example, settings, log, **queued),
+            log.resume(handlers.resume, None, log, **queued),
+            log.restore(handlers.restore, None, log, **unqueued),
+        ]
+        for event in events:
+            event.failure(None, js=_tell("failed"), **unqueued)
+        log.stop(handlers.stop, None, None, **unqueued)
+        # The browser keeps the draft and the settings, and gives them back after a reload.
         kept: list[Any] = [text, system, *settings]
-        log.settings(None, kept, kept, js=ASK_SETTINGS, **unqueued)
-        changes = [component.change for component in kept]
-        gr.on(changes, None, kept, None, js=TELL_SETTINGS, trigger_mode="always_last", **unqueued)
-        stop.click(handlers.stop, [log], None, **unqueued)
+        log.controls(None, kept, kept, js=_tell("controls"), **unqueued)
+        gr.on([component.change for component in kept], None, kept, None, js=_tell("settings"), **unqueued)
         blocks.unload(handlers.leave)
     blocks.queue(default_concurrency_limit=None, api_open=False)
     return blocks
@@ -139,6 +136,11 @@ def _function(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     call.__name__ = method.__name__
     return call
+
+
+def _tell(name: str) -> str:
+    """JavaScript that tells the page's parts of an event, with its inputs' values, which they may change in place."""
+    return f'(...values) => {{ document.dispatchEvent(new CustomEvent("dsa:{name}", {{ detail: values }})); return values; }}'
 
 
 def _script(*names: str, library: str = "") -> str:

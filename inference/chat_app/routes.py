@@ -29,7 +29,7 @@ HEADERS = {
 # The page, its assets and the calls of its events. Uploads, files, the proxy and the log-in pages are not served.
 SERVED = re.compile(
     r"/|/(assets|static|svelte)/.*|/theme\.css|/config|/favicon\.ico|/manifest\.json|/robots\.txt"
-    r"|/gradio_api/(config|info|heartbeat/.*|queue/(join|data)|run/predict/?|cancel|reset|component_server/?|startup-events)"
+    r"|/gradio_api/(config|info|app_id|heartbeat/.*|queue/(join|data)|run/predict/?|cancel|reset|component_server/?|startup-events)"
 )
 
 # gradio looks an id up there without a check, and fails with a KeyError for unknown ids.

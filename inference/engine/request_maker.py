@@ -4,6 +4,7 @@ import itertools
 import math
 import secrets
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from ...model.config import ModelConfig
 from ...model.selection_policy import SelectionPolicy
 from ..chat import Tools
 from ..config import Limits
-from ..params import SamplingParams
+from ..params import MAX_SEED, SamplingParams
 from ..prompts import Conversation, Prompt, each_params, each_prompt, is_conversation, prompt_content
 from ..text.grammar import GrammarCompiler
 from ..text.messages import ChatFormat, encode_messages
@@ -95,7 +96,11 @@ class RequestMaker:
         policy: SelectionPolicy | None = None,
     ) -> list[Request]:
         """The requests of params.n answers to a prompt of token ids. A given seed differs from one to the next."""
-        return [self.from_tokens(prompt, own, inspect, policy=policy) for own in params.for_each()]
+        each = [params]
+        if params.n > 1:
+            seeds = [None if params.seed is None else (params.seed + i) & MAX_SEED for i in range(params.n)]
+            each = [replace(params, n=1, seed=seed) for seed in seeds]
+        return [self.from_tokens(prompt, own, inspect, policy=policy) for own in each]
 
     def from_tokens(
         self,
@@ -194,9 +199,6 @@ def check_token_ids(tokens: Iterable[Any], vocab_size: int) -> tuple[int, ...]:
         if isinstance(token, bool) or not hasattr(token, "__index__"):
             raise ArgumentError("prompt", f"{token!r} at position {position}", "an integer token id", "holds")
         if not 0 <= token < vocab_size:
-            found, expected = (
-                f"token id {token} at position {position}",
-                f"ids of the vocabulary, 0 to {vocab_size - 1}",
-            )
-            raise ArgumentError("prompt", found, expected, "holds")
+            found = f"token id {token} at position {position}"
+            raise ArgumentError("prompt", found, f"ids of the vocabulary, 0 to {vocab_size - 1}", "holds")
     return tuple(int(token) for token in ids)

@@ -16,7 +16,7 @@ from .request import Request
 from .running.selection import SelectionRecorder
 from .sampling.graph_tokens import GreedySample, GreedyTokens
 from .sampling.noise import DraftNoise
-from .sampling.sampler import Drafts, Sample, SampledTokens, draft_noise, needs_host_sync, sample, sample_tokens
+from .sampling.sampler import Drafts, Sample, SampledTokens, draft_noise, needs_host_sync, sample_tokens
 from .scheduling.batch import Batch
 
 log = logging.getLogger(__name__)
@@ -198,7 +198,7 @@ class Step(ABC):
             own = None if drafts is None else drafts.of(i)
             first, end = end, end + 1 + (own.counts[0] if own else 0)
             try:
-                samples += sample(self.logits[first:end], [request], own)
+                samples += sample_tokens(self.logits[first:end], [request], own).read()
             except Exception as error:
                 samples.append([Sample(error=str(Fault("sampling", error)))])
         return ReadTokens(samples)

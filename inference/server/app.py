@@ -17,7 +17,7 @@ from .api.chat import chat_router
 from .api.completions import completions_router
 from .api.context import ApiContext
 from .api.errors import install_handlers
-from .api.guard import LOOPBACK, MAX_BODY, Guard
+from .api.guard import LOOPBACK, Guard
 from .api.health import Measurements, health_router
 from .api.messages_api.route import messages_router
 from .api.metrics import Latencies
@@ -38,13 +38,12 @@ def create_app(
     api_key: str | None = None,
     hosts: Sequence[str] = LOOPBACK,
     origins: Sequence[str] = (),
-    max_body: int = MAX_BODY,
     mount_page: Callable[[FastAPI, Service, str], None] | None = None,
 ) -> FastAPI:
     """The ASGI application for a service. Its shutdown stops the service.
 
     aliases: other names of the model. api_key: if given, every route but the probes' requires it. hosts: names that the Host
-    header may have. origins: other sites whose pages may send requests ("*": all). max_body: bytes. mount_page: adds a page for
+    header may have. origins: other sites whose pages may send requests ("*": all). mount_page: adds a page for
     browsers, such as `chat_app.mount.mount_chat`; it is given the application, the service and the model's name.
     """
 
@@ -71,7 +70,7 @@ def create_app(
         mount_page(app, service, model_name)
     app.state.open_requests = OpenRequests()
     app.add_middleware(app.state.open_requests.middleware)
-    app.add_middleware(Guard, hosts=hosts, origins=origins, api_key=api_key, max_body=max_body)
+    app.add_middleware(Guard, hosts=hosts, origins=origins, api_key=api_key)
     if origins:
         methods = ["GET", "POST", "DELETE"]
         app.add_middleware(

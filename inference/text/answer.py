@@ -246,8 +246,8 @@ class AnswerParser:
     def _match_mark(self, text: str) -> tuple[str, re.Match[str] | None] | None:
         """Add text to a mark's. None if it may become a mark; else the text after its beginning, and the mark if it is one."""
         self._held += text
-        mark = _MARK_REST.match(self._held)
-        if mark is None and len(self._held) <= _LONGEST_MARK and not _NO_MARK.match(self._held):
+        mark = _MARK_REST.match(self._held, 0, _LONGEST_MARK)
+        if mark is None and len(self._held) < _LONGEST_MARK and not _NO_MARK.match(self._held):
             return None
         held, self._held = self._held, ""
         return held, mark
@@ -282,7 +282,7 @@ class AnswerParser:
             return
         if self._call is not None and (word in _BLOCKS or word == "invoke"):
             self._end_call()
-        if word == "invoke" and not is_closing and name is not None:
+        if word == "invoke" and not is_closing and name:
             self._call, self._body, self._is_named = CallWriter(name, self._schemas.get(name)), "", False
             self._to_text_or_body()
             if is_whole:

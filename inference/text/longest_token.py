@@ -1,10 +1,16 @@
-"""The longest tokens of a tokenizer, which tell how many tokens a text has at least."""
+"""How many tokens a text has at least, by the longest tokens of a tokenizer and without encoding the text."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from tokenizers import pre_tokenizers
+
+# Bytes that are counted at a time, for which numpy takes eight times as much memory.
+_COUNTED = 2**20
+_ROUNDING = 1e-6  # more than the error of a sum of shares of tokens
 
 
 def _byte_characters() -> dict[str, int]:
@@ -15,6 +21,57 @@ def _byte_characters() -> dict[str, int]:
 
 
 BYTES = _byte_characters()
+
+
+class TokenBound:
+    """A lower bound on the number of tokens of texts: each byte of a token of n bytes is 1/n of it.
+
+    A byte is at least the share that it has of the longest token with such a byte.
+    """
+
+    def __init__(self, definition: Mapping[str, Any]) -> None:
+        self._definition = definition
+
+    def of(self, texts: Iterable[str], parse_special: bool) -> int | None:
+        """Return the bound for texts, in which control tokens are parsed or not; None if the tokenizer has none."""
+        longest = self._longest_parsed if parse_special else self._longest
+        if longest is None:
+            return None
+        return math.ceil(float(sum((_byte_counts(text) / longest).sum() for text in texts)) - _ROUNDING)
+
+    @cached_property
+    def _longest(self) -> np.ndarray | None:
+        return longest_tokens(self._definition)
+
+    @cached_property
+    def _longest_parsed(self) -> np.ndarray | None:
+        """The same as ``_longest`` with control tokens; None if one may swallow all spaces around it."""
+        added = self._definition.get("added_tokens", ())
+        if self._longest is None or any(token.get("lstrip") or token.get("rstrip") for token in added):
+            return None
+        longest = self._longest.copy()
+        for written in (token["content"].encode() for token in added):
+            longest[list(written)] = np.maximum(longest[list(written)], len(written))
+        return longest
+
+
+def utf8_length(text: str) -> int:
+    """Count the bytes of a text, which may hold lone surrogates."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def without_surrogates(text: str) -> str:
+    """Replace lone surrogates, which come from broken JSON or terminals, and for which tokenizers raises TypeError."""
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace") if not text.isascii() else text
+
+
+def _byte_counts(text: str) -> np.ndarray:
+    """Count each byte of a text, int64 [256], as it is encoded. Other threads run meanwhile."""
+    counts = np.zeros(256, dtype=np.int64)
+    written = np.frombuffer(without_surrogates(text).encode(), dtype=np.uint8)
+    for start in range(0, len(written), _COUNTED):
+        counts += np.bincount(written[start : start + _COUNTED], minlength=256)
+    return counts
 
 
 def longest_tokens(definition: Mapping[str, Any]) -> np.ndarray | None:

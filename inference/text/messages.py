@@ -151,7 +151,8 @@ def conversation_pieces(
     if continues and turns:
         begun = _begun(len(turns) - 1, turns.pop(), thinking)
     if not turns:
-        raise MessageError("messages is empty; expected at least 1 message")
+        found = "has only the beginning of the answer" if begun else "is empty"
+        raise MessageError(f"messages {found}; expected a user's message{' before it' if begun else ''}")
     turns = _seated(turns)
     if turns[-1]["role"] not in (*USER_ROLES, "tool"):
         expected = "the last message to be a user's or a tool's"

@@ -2,7 +2,6 @@
 
 import ctypes
 import json
-import math
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -11,11 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tokenizers
 
 from .errors import TokenizerError, TooManyTokens
-from .longest_token import BYTES, longest_tokens
+from .longest_token import BYTES, TokenBound, without_surrogates
 from .settings import build_definition, end_ids, read_chat_template, read_settings, token_text, vocabulary_size
 
 # DeepSeek's control tokens, by their texts.
@@ -31,9 +29,6 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # stands for bytes that are not a cha
 LONG_TEXT = 2**18
 # Characters that one search for control tokens covers, in up to 8 ms.
 _SEARCHED = 2**16
-# Bytes that are counted at a time, for which numpy takes eight times as much memory.
-_COUNTED = 2**20
-_ROUNDING = 1e-6  # more than the error of a sum of shares of tokens
 # Decoding never skips these, whatever the tokenizer file says: the parser of the answer needs them.
 MARKUP = (THINK, END_THINK, DSML)
 
@@ -59,12 +54,9 @@ class Tokenizer:
         """``definition`` is the parsed tokenizer.json. ``eos`` names end tokens by text or id; unknown texts are ignored."""
         self._definition = definition
         try:
-            self._full = tokenizers.Tokenizer.from_str(json.dumps(definition))
+            self._full = _load(definition)
         except Exception as error:  # the library raises plain Exception
             raise TokenizerError(f"tokenizer.json: {error}") from error
-        # Padding or truncation stored in the file would change prompts.
-        self._full.no_padding()
-        self._full.no_truncation()
         self.chat_template = chat_template
         self.special_ids: dict[str, int] = {
             token["content"]: token["id"] for token in definition.get("added_tokens", ())
@@ -79,6 +71,7 @@ class Tokenizer:
         # A byte-level decoder concatenates the bytes of the tokens; other decoders depend on the token before.
         self.is_byte_level: bool = (definition.get("decoder") or {}).get("type") == "ByteLevel"
         self._bytes: dict[int, bytes] = {}  # see token_bytes
+        self._bound = TokenBound(definition)
 
     @classmethod
     def from_directory(cls, path: str | Path) -> "Tokenizer | None":
@@ -127,7 +120,7 @@ class Tokenizer:
             # A batch of one text: `Tokenizer.encode` would hold the interpreter's lock. "fast" leaves out offsets, which takes
             # 40 % of the time and half of the memory.
             [encoding] = (self._full if parse_special else self.plain).encode_batch_fast(
-                [_without_surrogates(text)], add_special_tokens=False
+                [without_surrogates(text)], add_special_tokens=False
             )
             if at_most is not None and len(encoding) > at_most:
                 raise TooManyTokens(len(encoding), at_most)
@@ -140,17 +133,13 @@ class Tokenizer:
     def least_tokens(self, pieces: Sequence[str | Special], parse_special: bool = False) -> int:
         """Return a lower bound on the number of tokens of ``encode_pieces``, or of ``encode`` for one text, without encoding.
 
-        Each byte of a token of n bytes is 1/n of it, and a byte is at least the share that it has of the longest token with
-        such a byte. The bound is 0 for tokenizers that may drop or merge any number of characters.
+        The bound is 0 for tokenizers that may drop or merge any number of characters.
         """
-        longest = self._longest_parsed if parse_special else self._longest
-        if longest is None:
-            return 0
         texts = [
             p if isinstance(p, str) else p.text for p in pieces if isinstance(p, str) or p.text not in self.special_ids
         ]
-        least = float(sum((_byte_counts(text) / longest).sum() for text in texts))
-        return math.ceil(least - _ROUNDING) + len(pieces) - len(texts)
+        least = self._bound.of(texts, parse_special)
+        return 0 if least is None else least + len(pieces) - len(texts)
 
     def encode_prompt(self, text: str, parse_special: bool = False) -> list[int]:
         """Encode a plain text prompt: the bos token, if the checkpoint has one, and the ids of ``text``."""
@@ -221,27 +210,7 @@ class Tokenizer:
 
         The library can ignore tokens that the file flags as special, but many control tokens are not flagged.
         """
-        plain = tokenizers.Tokenizer.from_str(
-            json.dumps({**self._definition, "added_tokens": [], "post_processor": None})
-        )
-        plain.no_padding()
-        plain.no_truncation()
-        return plain
-
-    @cached_property
-    def _longest(self) -> np.ndarray | None:
-        return longest_tokens(self._definition)
-
-    @cached_property
-    def _longest_parsed(self) -> np.ndarray | None:
-        """The same as ``_longest`` with control tokens; None if one may swallow all spaces around it."""
-        added = self._definition.get("added_tokens", ())
-        if self._longest is None or any(token.get("lstrip") or token.get("rstrip") for token in added):
-            return None
-        longest = self._longest.copy()
-        for written in (token["content"].encode() for token in added):
-            longest[list(written)] = np.maximum(longest[list(written)], len(written))
-        return longest
+        return _load({**self._definition, "added_tokens": [], "post_processor": None})
 
     @cached_property
     def _special_pattern(self) -> re.Pattern[str]:
@@ -249,28 +218,16 @@ class Tokenizer:
         return re.compile("|".join(map(re.escape, longest_first)))
 
 
-def utf8_length(text: str) -> int:
-    """Count the bytes of a text, which may hold lone surrogates."""
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-
-
-def _without_surrogates(text: str) -> str:
-    """Replace lone surrogates, which come from broken JSON or terminals, and for which the library raises TypeError."""
-    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace") if not text.isascii() else text
-
-
-def _byte_counts(text: str) -> np.ndarray:
-    """Count each byte of a text, int64 [256], as it is encoded. Other threads run meanwhile."""
-    counts = np.zeros(256, dtype=np.int64)
-    written = np.frombuffer(_without_surrogates(text).encode(), dtype=np.uint8)
-    for start in range(0, len(written), _COUNTED):
-        counts += np.bincount(written[start : start + _COUNTED], minlength=256)
-    return counts
+def _load(definition: dict[str, Any]) -> tokenizers.Tokenizer:
+    loaded = tokenizers.Tokenizer.from_str(json.dumps(definition))
+    # Padding or truncation stored in the file would change prompts.
+    loaded.no_padding()
+    loaded.no_truncation()
+    return loaded
 
 
 def return_memory() -> None:
     """Give freed memory back to the system, in up to 30 ms. Otherwise GNU's C library keeps 700 MB after a text of 8 MB."""
-    with suppress(
-        AttributeError, OSError, TypeError
-    ):  # musl, macOS; TypeError: Windows has no handle of the program itself
+    # musl, macOS; TypeError: Windows has no handle of the program itself.
+    with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -20,6 +20,9 @@ _NO_JSON = object()
 _LONGEST_INTEGER = 4300  # digits: Python refuses to read longer ones
 # Of JSON: a text, whose escapes may be halves of surrogate pairs, or an integer that Python refuses.
 _TEXT = re.compile(r'"(?:[^"\\]++|\\.)*+"')
+_BRACKETS = re.compile(rf"{_TEXT.pattern}|[][{{}}]")
+# Levels of a value: OpenAI's and Anthropic's clients, with their jiter, read one more, and Python's json as many as its stack has.
+_DEEPEST = 200
 _LONG_INTEGER = re.compile(rf"({_TEXT.pattern})|(?<![\d.eE+-])(-?\d)(\d{{{_LONGEST_INTEGER},}}+)(?![.eE])")
 _HEX = "[0-9a-fA-F]{2}"
 _ESCAPE = re.compile(rf"\\u[dD][89abAB]{_HEX}\\u[dD][c-fC-F]{_HEX}|(\\u[dD][89a-fA-F]{_HEX})|\\.")
@@ -116,14 +119,28 @@ def is_object(text: str) -> bool:
 _ENDINGS = ("", "}", '"}', "null}")
 
 
+def _begun(text: str) -> tuple[str, list[tuple[str, str]] | None]:
+    """Read an object, or its beginning: what ends it, and its members up to there; None for other texts."""
+    found = ((ending, members) for ending in _ENDINGS if (members := _members(text + ending)) is not None)
+    return next(found, ("", None))
+
+
+def whole_members(text: str) -> str:
+    """Write an object of the members that are whole in the arguments of a call, which may have been cut."""
+    ending, members = _begun(text or "{")
+    if not ending or members is None:
+        return text
+    whole = members if ending == "}" else members[:-1]
+    return "{" + ", ".join(f"{_dump(name)}: {value}" for name, value in whole) + "}"
+
+
 def parameters(text: str) -> list[tuple[str, str, bool]] | None:
     """Read arguments as (name, value, whether it is a text); values that are not texts are JSON. None for other texts.
 
     Also reads the beginning of an object, as a call that was cut has it: its last text goes as far as it has come, and a name
     that has no value yet is left out.
     """
-    found = ((ending, members) for ending in _ENDINGS if (members := _members(text + ending)) is not None)
-    ending, members = next(found, ("", None))
+    ending, members = _begun(text)
     if members is None:
         return None
     read = []
@@ -196,11 +213,22 @@ _DECODER = json.JSONDecoder(
 
 
 def _parse(text: str) -> Any:
+    """Read a value; _NO_JSON for a text that is none, or is nested deeper than clients read."""
     try:
-        return _DECODER.decode(text)
+        return _NO_JSON if _depth(text) > _DEEPEST else _DECODER.decode(text)
     # RecursionError comes from thousands of nested brackets.
     except (ValueError, RecursionError):
         return _NO_JSON
+
+
+def _depth(text: str) -> int:
+    """Return how deep the lists and objects of a JSON text are nested, or a number below _DEEPEST."""
+    depth = deepest = 0
+    if text.count("[") + text.count("{") > _DEEPEST:
+        for bracket in _BRACKETS.findall(text):
+            depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(bracket, 0)
+            deepest = max(deepest, depth)
+    return deepest
 
 
 def _members(text: str) -> list[tuple[str, str]] | None:

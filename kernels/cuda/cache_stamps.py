@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from ..build import load
-from ..types import Stamps
+from ..reference.cache_stamps import Stamps
 
 
 def stamp_tokens(

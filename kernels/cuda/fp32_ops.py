@@ -17,16 +17,8 @@ FALLS_BACK = {
 }
 
 
-def fp32_linear(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Tensor:
-    return _linear(x, weight, scale, one_order=False)
-
-
-def fp32_linear_in_order(x: torch.Tensor, weight: torch.Tensor, scale: float) -> torch.Tensor:
-    """`fp32_linear` for bf16 tokens, summed in one order for any number of them. Raises for shapes without a kernel."""
-    return _linear(x, weight, scale, one_order=True)
-
-
-def _linear(x: torch.Tensor, weight: torch.Tensor, scale: float, one_order: bool) -> torch.Tensor:
+def fp32_linear(x: torch.Tensor, weight: torch.Tensor, scale: float, one_order: bool = False) -> torch.Tensor:
+    """one_order: bf16 tokens are summed in one order for any number of them. Raises for shapes without a kernel."""
     tokens, width = x.shape
     vector = 16 // x.element_size()
     aligned = width % vector == 0 and is_aligned(x, weight)

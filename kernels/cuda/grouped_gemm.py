@@ -37,12 +37,8 @@ def gathered(routed: GroupedRows, tile: Tile | int) -> tuple[Quantized, torch.Te
     return gather_rows(a, sorted_token_ids, offsets), weight_scale, None
 
 
-def grouped_gemm(routed: GroupedRows) -> None:
-    grouped_into(routed, 0)
-
-
-def grouped_into(routed: GroupedRows, splits: int) -> None:
-    """Multiply the routed experts' rows; `splits` as in `multiply_into`."""
+def grouped_gemm(routed: GroupedRows, splits: int = 0) -> None:
+    """splits: as in `multiply_into`."""
     tile = choose(routed.expected_m, routed.experts)
     a, weight_scale, sorted_token_ids = gathered(routed, tile)
     experts = routed.weight, weight_scale, routed.offsets
@@ -62,7 +58,7 @@ def grouped_gemm_with_shared(
     columns, width = dense_weight.values.shape
     shared_tile = choose_dense(tokens, columns, width, multiprocessors(out.device))
     multiply_into(out, *dense, dense_weight.values[None], dense_weight.scales[None], None, shared_tile)
-    grouped_into(routed, 0)
+    grouped_gemm(routed)
 
 
 def in_one_launch(

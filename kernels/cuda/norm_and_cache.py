@@ -5,22 +5,18 @@ import torch
 from ..alignment import is_aligned
 from ..build import load
 from ..cache_write import write_index_cache, write_latent_cache
-from ..fp32_ops import fp32_linear, layer_norm
+from ..fp32_ops import layer_norm
 from ..quantize import rms_norm_quantize
-from ..types import Fp32Projection, NewEntries
-from .fp32_ops import MAX_WIDTH, fp32_linear_in_order
+from ..types import NewEntries
+from .fp32_ops import MAX_WIDTH, fp32_linear
 from .pdl import weights_are_static
 
 QUERY, LATENT, ROPE, KEY, PAGE = 1536, 512, 64, 128, 64  # the dims that the kernel is written for
 FEW_TOKENS = 64  # up to this many, the projection is a part of the launch
 
 
-def norm_and_cache(new: NewEntries) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    return in_order(new, False)
-
-
-def in_order(new: NewEntries, one_order: bool = True) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """Run `norm_and_cache`; with `one_order`, `fp32_linear_in_order` projects the tokens."""
+def norm_and_cache(new: NewEntries, one_order: bool = False) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """one_order: of the projection, as in `fp32_linear`."""
     query, kv, keys, norms, cos, sin, caches, interleaved, ue8m0, projection = new
     dims = query.shape[1], norms.latent.shape[0], 2 * cos.shape[1], keys.shape[1], caches.latent.shape[1]
     weights = norms.query, norms.latent, norms.key, norms.key_bias
@@ -46,7 +42,7 @@ def in_order(new: NewEntries, one_order: bool = True) -> tuple[torch.Tensor, tor
     product = (None, None, None, 1.0) if fused is None else (fused.x, fused.weight, projected, fused.scale)
     load("norm_and_cache").norm_and_cache(*operands, codes.view(torch.uint8), scales, *options, *product, one_order)
     if projection is not None and fused is None:
-        projected = _project(projection, one_order)
+        projected = fp32_linear(*projection, one_order)
     return codes, scales, projected
 
 
@@ -56,8 +52,4 @@ def _in_parts(new: NewEntries, one_order: bool) -> tuple[torch.Tensor, torch.Ten
     keys = layer_norm(keys, norms.key, norms.key_bias, norms.key_eps)
     write_index_cache(keys, cos, sin, caches.keys, caches.slots, interleaved, caches.key_stamp)
     values, scales = rms_norm_quantize(query, norms.query, norms.eps, ue8m0).quantized
-    return values, scales, None if projection is None else _project(projection, one_order)
-
-
-def _project(projection: Fp32Projection, one_order: bool) -> torch.Tensor:
-    return fp32_linear_in_order(*projection) if one_order else fp32_linear(*projection)
+    return values, scales, None if projection is None else fp32_linear(*projection, one_order)

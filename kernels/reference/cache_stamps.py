@@ -1,26 +1,40 @@
-"""Stamps next to the paged caches, in plain PyTorch. 64-bit integers wrap, as kernels/cache_stamps.py defines."""
+"""Stamps next to the paged caches, in plain PyTorch, and their type. 64-bit integers wrap, as kernels/cache_stamps.py defines."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from ..types import (
-    CHAIN,
-    COMPARE_HASH,
-    FOUND_WORDS,
-    INDEX,
-    INDEX_BYTES,
-    LATENT,
-    LATENT_BYTES,
-    RECORD_HASH,
-    TOKENS,
-    Stamps,
-)
+from ..types import INDEX, LATENT
 
+# Actions of a task of `check_cache`, and the kinds of mismatch in `Stamps.found`.
+RECORD_HASH, COMPARE_HASH = 1, 2
+CHAIN, TOKENS, LATENT_BYTES, INDEX_BYTES = range(2, 6)  # after LATENT and INDEX
+FOUND_WORDS = 4  # of a row's record in `Stamps.found`
 _FIBONACCI = 2654435769  # 2^32 / golden ratio: multiples of it, modulo 2^32, lie evenly spread
 HASH_EVERY = 8  # decode steps of a sequence between two in which the bytes of a page are hashed
 _PAGES = 64  # that are checked at a time
+
+
+class Stamps(NamedTuple):
+    """All stamps of L layers over P pages of `page_size` slots, S in all, and where mismatches are reported."""
+
+    page_size: int
+    chains: torch.Tensor  # int64 [S, 2]: the chain before and after each slot's token
+    columns: torch.Tensor  # int32 [L, 2, S]: stamps of latents and of index keys
+    hashes: torch.Tensor  # int64 [L, 2, P]: of the bytes of full pages
+    factors: torch.Tensor  # int64 [L, 2], odd
+    multipliers: torch.Tensor  # int64 [N], odd, by position; also by word of a page
+    # uint64 addresses as int64 [L, 2]: of each layer's latents and index keys, for compiled kernels
+    addresses: torch.Tensor
+    page_words: tuple[int, int]  # 64-bit words of a page of latents and of index keys
+    claims: torch.Tensor  # int64 [R]: the last step that reported a mismatch of each row of the batch
+    # int64 [2, 1 + R * FOUND_WORDS], on the device or in pinned memory of the host. A step uses the half that its number's parity
+    # says: first the number of a step that found a mismatch; then for each row (step, kind << 48 | layer << 32 | position,
+    # expected, found), where the first mismatch of a row in a step stays.
+    found: torch.Tensor
+    padding_page: int  # the page that padding rows of decode graphs write; it is not checked
 
 
 def stamp_tokens(

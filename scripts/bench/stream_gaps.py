@@ -47,14 +47,9 @@ class Gaps:
     def __init__(self) -> None:
         self.seen: list[tuple[float, float]] = []
 
-    def first_token(self, seconds: float) -> None:
-        pass
-
-    def next_token(self, seconds: float) -> None:
-        self.seen.append((time.monotonic(), seconds))
-
-    def finished(self, delta: Delta, seconds: float) -> None:
-        pass
+    def delivers(self, delta: Delta, seconds: float, since_token: float | None) -> None:
+        if since_token is not None and delta.token_ids:
+            self.seen.append((time.monotonic(), since_token))
 
     def between(self, start: float, end: float) -> list[float]:
         """Those between steps, with some part in this time. Further tokens of a step were drafts and come at the same time."""

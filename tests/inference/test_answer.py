@@ -105,6 +105,7 @@ UNRECOVERABLE = {
     "prose": (OPEN + invoke("\nenable it please\n") + CLOSE, "\n\nenable it please\n"),
     "json-then-prose": (OPEN + invoke('{"k": 1} ok') + CLOSE, '\n{"k": 1} ok'),
     "half-a-mark": (OPEN + invoke('<parameter name="k">v</｜DSML｜parameter>') + CLOSE, '\n<parameter name="k">v'),
+    "empty-name": (OPEN + invoke(parameter("v"), name="") + CLOSE, "\nv"),
     "nameless": (OPEN + "<｜DSML｜invoke>" + parameter("v") + END_INVOKE + CLOSE, "\nv\n"),
     "other-mark": ("a <｜DSML｜b c> d", "a  d"),
     "no-mark": ("a <｜DSML｜ b <i> d", "a  b <i> d"),

@@ -2,6 +2,7 @@
 
 import json
 
+import jiter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -124,3 +125,36 @@ def test_parts_come_in_the_order_of_the_text():
     parts = in_order([*parser.push_parts(text), *parser.finish_parts()])
     assert [kind for kind, _ in parts] == ["reasoning", "content", "call 0", "content", "call 1", "content"]
     assert "".join(parts[-1][1].split()) == "xyc"
+
+
+LONG = {
+    "function": OPEN + invoke(parameter("v"), name="n" * 1500) + CLOSE,
+    "parameter": OPEN + invoke(parameter("v", name="n" * 3000)) + CLOSE,
+    "at-the-limit": OPEN + invoke(parameter("v"), name="n" * 1010) + invoke("", name="n" * 1011) + CLOSE,
+    "other-mark": f'a <｜DSML｜x "{"q" * 1500}"> b',
+    "in-a-value": OPEN + invoke(parameter(f"v </｜DSML｜{'x' * 1500}> w")) + CLOSE,
+}
+
+
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+def test_long_marks_are_read_alike_however_they_come(text):
+    parser = AnswerParser(False)
+    parts = [part for character in text for part in parser.push_parts(character)]
+    total = sum([*parts, *parser.finish_parts()], AnswerDelta())
+    whole = parse_assistant(text)
+    assert (total.content, total.tool_calls) == (whole.content, whole.tool_calls)
+
+
+def test_nested_values_are_read_alike_wherever_the_parser_is_called():
+    def deeper(frames, text):
+        return deeper(frames - 1, text) if frames else parse_assistant(text, False, schema_tools(SCHEMA))
+
+    for depth in (200, 201, *range(800, 1000, 25)):
+        value = "[" * depth + "]" * depth
+        text = OPEN + invoke(parameter(value, "false", "list")) + CLOSE
+        [call] = parse_assistant(text, False, schema_tools(SCHEMA)).tool_calls
+        assert (call,) == deeper(80, text).tool_calls
+        if depth <= 200:
+            assert jiter.from_json(call.arguments.encode(), partial_mode=True)["list"]  # as OpenAI's client reads it
+        else:
+            assert json.loads(call.arguments) == {"list": value}

@@ -8,7 +8,7 @@ import torch
 from deepseek_v32.inference import LLM, SamplingParams, parts
 from deepseek_v32.inference.completion import Delta
 from deepseek_v32.inference.engine.running import runner as runner_module
-from deepseek_v32.inference.engine.running.runner import Runner, Threads
+from deepseek_v32.inference.engine.running.runner import Runner
 from deepseek_v32.inference.engine.sampling.sampler import SampledTokens
 from support.fake_model import (
     EOS,
@@ -387,7 +387,7 @@ def test_steps_with_prompt_tokens_take_all_cores_and_decodes_leave_one() -> None
     llm = fake_llm()
     used: list[int] = []
     llm.model.before_step = lambda: used.append(torch.get_num_threads())  # type: ignore[attr-defined]
-    llm.engine.runner._threads = Threads(3)  # type: ignore[attr-defined]
+    llm.engine.runner._cores = 3  # type: ignore[attr-defined]
     before = torch.get_num_threads()
     try:
         llm.generate([[1, 2, 3], [4]], SamplingParams(temperature=0, max_tokens=3, ignore_eos=True))

@@ -2,7 +2,6 @@
 
 import itertools
 import random
-import time
 from functools import cache
 from typing import Any
 
@@ -148,7 +147,7 @@ def test_exact_precision_answers_as_the_cpu_does() -> None:
     assert apart.median() < 1e-5  # the median: where two index scores tie, another token may be selected
 
 
-def test_thirty_seconds_of_mixed_requests_leak_nothing(llm: LLM) -> None:
+def test_mixed_requests_leak_nothing(llm: LLM) -> None:
     """Requests are cancelled while they wait, in prefill and in decode; more of them wait than can run."""
     chance = random.Random(0)
     prompts, _ = questions(llm, 16)
@@ -156,10 +155,10 @@ def test_thirty_seconds_of_mixed_requests_leak_nothing(llm: LLM) -> None:
     llm.generate(prompts, GREEDY)
     running: list[int] = []
     reasons: dict[str, int] = {}
-    memory = 0
-    end = time.monotonic() + 30
-    while engine.has_work or time.monotonic() < end:
-        while time.monotonic() < end and len(running) < 100:
+    memory = added = 0
+    while engine.has_work or added < 1000:
+        while added < 1000 and len(running) < 100:
+            added += 1
             prompt = chance.choice(prompts)[: chance.randint(2, 6000)]
             params = SamplingParams(
                 temperature=chance.choice([0, 1]), max_tokens=chance.randint(1, 60), ignore_eos=True
@@ -177,5 +176,5 @@ def test_thirty_seconds_of_mixed_requests_leak_nothing(llm: LLM) -> None:
             memory = torch.cuda.memory_allocated()
     check_pool(engine.pool)
     assert engine.pool.used == 0 and not running
-    assert reasons["length"] > 200 and reasons["abort"] > 20 and set(reasons) == {"length", "abort"}, reasons
+    assert reasons["length"] > 500 and reasons["abort"] > 50 and set(reasons) == {"length", "abort"}, reasons
     assert torch.cuda.memory_allocated() <= memory + 64 * 2**20  # graphs that were captured later

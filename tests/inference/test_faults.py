@@ -236,9 +236,9 @@ def test_sampling_leaves_the_logits_alone():
     requests = [llm.engine.requests.from_tokens(prompt, params) for prompt, params in zip(PROMPTS, PARAMS, strict=True)]
     logits = torch.randn(len(requests), llm.config.vocab_size)
     before = logits.clone()
-    once, again = (sampler.sample(logits, requests) for _ in range(2))
+    once, again = (sampler.sample_tokens(logits, requests).read() for _ in range(2))
     assert torch.equal(logits, before) and once == again
-    single = [sampler.sample(logits[row : row + 1], [request])[0] for row, request in enumerate(requests)]
+    single = [sampler.sample_tokens(logits[row : row + 1], [request]).read()[0] for row, request in enumerate(requests)]
     assert single == once
 
 

@@ -13,7 +13,7 @@ from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.running import runner
 from deepseek_v32.inference.engine.running.inputs import SCRATCH_PLACE, StagedTokens
 from deepseek_v32.inference.engine.sampling.graph_tokens import GreedyTokens
-from deepseek_v32.inference.engine.sampling.sampler import Drafts, Sample, sample, sample_tokens
+from deepseek_v32.inference.engine.sampling.sampler import Drafts, Sample, sample_tokens
 from deepseek_v32.inference.text.grammar import StructuredOutputsParams
 from tiny_model.checkpoint import TINY, write_checkpoint
 
@@ -127,7 +127,7 @@ def test_right_drafts_are_counted_as_sampling_counts_them() -> None:
             drafts[i, : count - 1] = torch.tensor(own)
             given += [3, *own]
             first += count
-        expected = sample(logits, [request()] * 3, Drafts([count - 1 for count in counts], drafts))
+        expected = sample_tokens(logits, [request()] * 3, Drafts([count - 1 for count in counts], drafts)).read()
         found, _ = found_by(logits, given, counts)
         assert found == expected
         # The same count on the device.
@@ -148,7 +148,7 @@ def test_rows_that_are_not_finite_end_their_request_alone(ill: float) -> None:
         logits[1, 1:] = 0.0
     found, _ = found_by(logits, [0, 0, 0], [1, 1, 1])
     assert found[0] == [Sample(int(logits[0].argmax()))] and found[2] == [Sample(int(logits[2].argmax()))]
-    assert found[1] == sample(logits[1:2], [request()])[0] and "not finite" in str(found[1][0].error)
+    assert found[1] == sample_tokens(logits[1:2], [request()]).read()[0] and "not finite" in str(found[1][0].error)
 
 
 def test_the_lowest_of_equal_tokens_is_taken() -> None:

@@ -49,7 +49,7 @@ def request(params: SamplingParams, seed: int = 0, prompt: list[int] | None = No
 
 def sample(logits: torch.Tensor, requests: list[Request]) -> list[Sample]:
     """Sample for requests without drafts."""
-    return [only for [only] in sampler.sample(logits, requests)]
+    return [only for [only] in sampler.sample_tokens(logits, requests).read()]
 
 
 def distribution(logits: list[float], params: SamplingParams) -> list[float]:
@@ -264,12 +264,12 @@ def test_drafts_give_the_tokens_of_one_step_after_another(seed: int, counts: lis
         expected.append([replace(each, drafted=n < right) for n, each in enumerate(samples[: right + 1])])
         del made.tokens[start:]
         requests.append(made)
-    got = sampler.sample(torch.stack(rows), requests, Drafts(counts, drafts))
+    got = sampler.sample_tokens(torch.stack(rows), requests, Drafts(counts, drafts)).read()
     assert got == expected
     each = [
-        sampler.sample(
+        sampler.sample_tokens(
             torch.stack(rows[sum(counts[:i]) + i :][: counts[i] + 1]), [requests[i]], Drafts(counts, drafts).of(i)
-        )
+        ).read()
         for i in range(len(counts))
     ]
     assert [own for [own] in each] == expected
@@ -278,8 +278,8 @@ def test_drafts_give_the_tokens_of_one_step_after_another(seed: int, counts: lis
 def test_a_bad_row_ends_a_request_only_if_the_drafts_before_it_are_right() -> None:
     logits = torch.tensor([[0.0, 2.0, 1.0], [0.0, math.nan, 1.0]])
     greedy = request(SamplingParams(temperature=0))
-    [right] = sampler.sample(logits, [greedy], Drafts([1], torch.tensor([[1]])))
-    [wrong] = sampler.sample(logits, [greedy], Drafts([1], torch.tensor([[2]])))
+    [right] = sampler.sample_tokens(logits, [greedy], Drafts([1], torch.tensor([[1]]))).read()
+    [wrong] = sampler.sample_tokens(logits, [greedy], Drafts([1], torch.tensor([[2]]))).read()
     assert wrong == [Sample(1)]
     assert right == [Sample(1, drafted=True), Sample(error="the model's logits for position 2 are not finite numbers")]
 
@@ -341,7 +341,7 @@ def test_a_row_of_bad_logits_fails_alone(row: list[float], temperature: float) -
 
 
 def test_no_requests_no_samples() -> None:
-    assert sampler.sample(torch.empty(0, VOCAB), []) == []
+    assert sampler.sample_tokens(torch.empty(0, VOCAB), []).read() == []
 
 
 def test_only_penalties_and_top_p_with_random_sampling_need_the_host() -> None:

@@ -14,7 +14,7 @@ from deepseek_v32.inference.engine.running import runner
 from deepseek_v32.inference.engine.running.captured_step import GraphMemory
 from deepseek_v32.inference.engine.running.inputs import DecodeInputs, StagedTokens
 from deepseek_v32.inference.engine.sampling.graph_tokens import GreedyTokens, SamplingGraphs
-from deepseek_v32.inference.engine.sampling.sampler import sample
+from deepseek_v32.inference.engine.sampling.sampler import sample_tokens
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.text.grammar import Mask
 
@@ -97,7 +97,7 @@ def test_rows_are_sampled_as_the_sampler_samples_them(rows: int) -> None:
         logits = 3 * torch.randn(rows, VOCAB, generator=generator)
         if number % 10 == 0:
             logits[0, 3] = torch.nan
-        expected = sample(logits[:count], requests)
+        expected = sample_tokens(logits[:count], requests).read()
         whole[:rows] = logits
         inputs.fill(Batch((), (), (), 0, ()), token_place=greedy.next_place())
         greedy.find(whole[:rows], inputs.views.token_place, inputs.stage)

@@ -10,19 +10,17 @@ import torch
 from deepseek_v32.kernels.cache_stamps import check_cache, multiplier_table, stamp_tokens
 from deepseek_v32.kernels.cache_write import write_index_cache, write_latent_cache
 from deepseek_v32.kernels.implementations import OPERATIONS
-from deepseek_v32.kernels.reference.cache_stamps import decode_tasks
-from deepseek_v32.kernels.types import (
+from deepseek_v32.kernels.reference.cache_stamps import (
     CHAIN,
     COMPARE_HASH,
-    INDEX,
     INDEX_BYTES,
-    LATENT,
     LATENT_BYTES,
     RECORD_HASH,
     TOKENS,
-    Stamp,
     Stamps,
+    decode_tasks,
 )
+from deepseek_v32.kernels.types import INDEX, LATENT, Stamp
 from support.backends import Backend
 
 PAGE, PAGES, LAYERS, ROWS, PADDING = 64, 12, 3, 4, 11

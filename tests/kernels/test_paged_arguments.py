@@ -16,10 +16,11 @@ from deepseek_v32.kernels.dense_mla import dense_mla_decode, paged_mla_decode_h1
 from deepseek_v32.kernels.implementations import INVARIANT, OPERATIONS
 from deepseek_v32.kernels.indexer_logits import paged_indexer_logits
 from deepseek_v32.kernels.norm_and_cache import norm_and_cache
+from deepseek_v32.kernels.reference.cache_stamps import Stamps
 from deepseek_v32.kernels.select_topk import positions_to_slots, select_topk_slots
 from deepseek_v32.kernels.sparse_mla_decode import sparse_mla_decode
 from deepseek_v32.kernels.sparse_mla_prefill import sparse_mla_prefill
-from deepseek_v32.kernels.types import Caches, Norms, Stamps
+from deepseek_v32.kernels.types import Caches, Norms
 from support.backends import Backend
 
 PAGE, PAGES = 64, 3

@@ -72,12 +72,6 @@ class Watcher:
         self._point = point
         self.ended: Counter[int] = Counter()  # by request id
 
-    def first_token(self, seconds: float) -> None:
-        self._point("observer")
-
-    def next_token(self, seconds: float) -> None:
-        self._point("observer")
-
-    def finished(self, delta: Delta, seconds: float) -> None:
-        self.ended[delta.request_id] += 1
+    def delivers(self, delta: Delta, seconds: float, since_token: float | None) -> None:
+        self.ended[delta.request_id] += delta.finish_reason is not None
         self._point("observer")

@@ -32,7 +32,7 @@ def test_no_token_waits_for_two_slow_launches() -> None:
     gaps: list[float] = []
     world.runner.run = slow_run  # type: ignore[method-assign, assignment]
     world.runner.is_quick = lambda batch: launched[batch.decodes] >= 2  # type: ignore[method-assign]
-    world._watcher.next_token = gaps.append  # type: ignore[method-assign, assignment]
+    world._watcher.delivers = lambda delta, seconds, since_token: gaps.append(since_token or 0)  # type: ignore[method-assign]
     prompts = [(first, 0, 1) for first in range(3)]
     streams = [world.service.stream(prompt, sampling(40)) for prompt in prompts]
     for _ in range(8):

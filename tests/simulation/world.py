@@ -152,7 +152,7 @@ class World:
             if asynchronous:
                 request = self.service.requests.from_tokens(prompt, params, policy=policy)
                 inbox = AsyncInbox(self._loop)  # type: ignore[arg-type]
-                self.service._queue([self.service._entry(request, inbox)])
+                self.service._queue([request], [inbox])
                 stream = AsyncStream(request.id, self.service.cancel, inbox)
             else:
                 stream = self.service.stream(prompt, params, policy=policy)

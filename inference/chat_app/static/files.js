@@ -3,12 +3,12 @@ const MAX_BYTES = 4e6;
 const row = element.querySelector(".files");
 
 function draw() {
-  const files = props.value || [];
+  const files = props.value;
   row.replaceChildren(
     ...files.map((file, index) => {
       const remove = button("", "×", "", () => set(files.filter((_, i) => i !== index)));
       remove.setAttribute("aria-label", "Remove " + file.name);
-      return nest("span", "file", `${file.name} · ${grouped(file.tokens)} tokens`, remove);
+      return nest("span", "file", fileLabel(file), remove);
     }),
   );
 }
@@ -19,7 +19,7 @@ function set(files) {
   keep();
 }
 
-// Adds a file, or returns why not.
+// Adds a file, or returns why not. The server counts its tokens when it can, and until then they are 0.
 async function add(file) {
   if (file.size > MAX_BYTES) return `${file.name} is too big: at most ${MAX_BYTES / 1e6} MB of text.`;
   if (!file.size) return `${file.name} is empty.`;
@@ -31,10 +31,21 @@ async function add(file) {
     // It is no text.
   }
   if (text.includes("\0")) return `I can only read text files. Copy the text out of ${file.name} and paste it.`;
-  const { tokens, room } = await server.count_tokens(text);
-  if (tokens > room) return `${file.name} has ${grouped(tokens)} tokens; the model reads at most ${grouped(room)}.`;
-  set([...(props.value || []), { name: file.name, text, tokens }]);
+  set([...props.value, { name: file.name, text, tokens: 0 }]);
+  count(file.name, text);
 }
+
+async function count(name, text) {
+  const { tokens, room } = (await server.count_tokens(text)) || {};
+  const index = props.value.findIndex((file) => file.name === name && file.text === text);
+  if (!tokens || index < 0) return;
+  if (tokens <= room) return set(props.value.with(index, { name, text, tokens }));
+  set(props.value.toSpliced(index, 1));
+  tell("notice", `${name} has ${grouped(tokens)} tokens; the model reads at most ${grouped(room)}.`);
+}
+
+// The server has taken a question with these files.
+on("taken", (sent) => set(props.value.filter(({ name, text }) => !sent.some((file) => file.name === name && file.text === text))));
 
 async function addAll(files) {
   for (const file of files) {
@@ -47,17 +58,13 @@ async function addAll(files) {
 const FILES = "deepseek-v32/files";
 function keep() {
   try {
-    sessionStorage.setItem(FILES, JSON.stringify(props.value || []));
+    sessionStorage.setItem(FILES, JSON.stringify(props.value));
   } catch (error) {
     sessionStorage.removeItem(FILES); // too big for the browser's storage
   }
 }
 const before = JSON.parse(sessionStorage.getItem(FILES)) || [];
 if (before.length) props.value = before;
-watch("value", () => {
-  draw();
-  keep();
-});
 document.getElementById("dsa-attach").addEventListener("click", () => document.getElementById("dsa-attach-file").click());
 document.getElementById("dsa-attach-file").addEventListener("change", async (event) => {
   await addAll(event.target.files);

@@ -2,7 +2,7 @@
 const messagesBox = element.querySelector(".messages");
 const scroller = document.getElementById("dsa-log");
 const nodes = [];
-let shown = null; // the value that the page shows
+let shown = props.value; // the value that the page shows
 let saveTimer = 0;
 
 function action(name, title, run) {
@@ -26,7 +26,7 @@ async function copy(text) {
   notify("Copied");
 }
 
-on("who", () => shown && tell("shown", shown));
+on("who", () => tell("shown", shown));
 
 // Keep the newest answer in view when the column gets narrower, for example when the inspector opens. The start page begins at its top.
 let pinned = true;
@@ -44,10 +44,10 @@ const stayAtEnd = new ResizeObserver(() => pinned && nodes.length && toEnd());
 for (const box of [scroller, messagesBox]) stayAtEnd.observe(box);
 
 function show(value) {
-  const ended = shown && shown.running && !value.running && shown.conversation.id === value.conversation.id;
+  const ended = shown.running && !value.running && shown.conversation.id === value.conversation.id;
   const atEnd = isAtEnd();
-  const grown = !shown || value.conversation.messages.length > shown.conversation.messages.length;
-  const other = !shown || shown.conversation.id !== value.conversation.id;
+  const grown = value.conversation.messages.length > shown.conversation.messages.length;
+  const other = shown.conversation.id !== value.conversation.id;
   shown = value;
   const { messages } = value.conversation;
   if (other) nodes.splice(0).forEach((entry) => entry.box.remove());

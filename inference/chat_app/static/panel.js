@@ -7,6 +7,8 @@ let chosen = sessionStorage.getItem(INSPECTING); // run of the answer to show, u
 let current = null; // {run, view}
 let latest = null; // the latest value of the log
 const GONE = "The recording of this answer is no longer there. Ask again to record a new one.";
+const AWAY = "Can't reach the server. Try again.";
+const whyNot = (answer) => (answer === null ? GONE : AWAY); // gradio gives undefined if a call has failed
 let leaving = false; // the page goes back in its history, because the panel was closed by its button
 const headers = new Map(); // promises, by run
 const articles = () => document.querySelectorAll(".messages > .message");
@@ -43,7 +45,10 @@ function say(text) {
 }
 
 function headerOf(run) {
-  if (!headers.has(run)) headers.set(run, server.header(run).then((header) => (header && header.recorded ? header : null)));
+  if (!headers.has(run)) headers.set(run, server.header(run).then((header) => {
+    if (header === undefined) headers.delete(run);
+    return header && !header.recorded ? null : header;
+  }));
   return headers.get(run);
 }
 
@@ -66,10 +71,10 @@ function showPassage(run, header, passage, scroll) {
 
 async function load(run) {
   const header = await headerOf(run);
-  if (run !== chosen || (current && current.run === run)) return;
+  if (run !== chosen || messageOf(run) < 0 || (current && current.run === run)) return;
   if (!header) {
     drop();
-    return say(GONE);
+    return say(whyNot(header));
   }
   const source = {
     header,
@@ -97,15 +102,17 @@ function mark() {
 // While the server computes, its progress is asked for from time to time.
 async function replay(run, change, onProgress) {
   const ticket = crypto.getRandomValues(new Uint32Array(3)).join("-");
-  const timer = setInterval(async () => {
+  let timer = 0;
+  const look = async () => {
     const share = await server.progress(ticket);
+    if (!timer) return;
     if (share) onProgress(share);
-  }, 400);
-  try {
-    return await server.replay({ run, ticket, change });
-  } finally {
-    clearInterval(timer);
-  }
+    timer = setTimeout(look, 400);
+  };
+  timer = setTimeout(look, 400);
+  const other = await server.replay({ run, ticket, change });
+  timer = clearTimeout(timer);
+  return other;
 }
 
 function follow(value) {
@@ -132,11 +139,12 @@ function drop() {
 
 async function saveView() {
   const page = current && (await server.report(current.run));
-  if (!page) return say(GONE);
+  if (!page) return say(whyNot(page));
   download("answer.html", "text/html", page);
 }
 
 // A word of an answer under the pointer: what was read just before writing it is shaded in the chat.
+let hovers = 0;
 let hovered = null; // [run, token]
 let hoverTimer = 0;
 const selections = new Map(); // by run and token
@@ -144,7 +152,9 @@ async function hover(event) {
   const body = event.target.closest && event.target.closest(".answer .body");
   const index = body ? [...articles()].indexOf(body.closest(".message")) : -1;
   const run = index >= 0 && latest && (latest.conversation.messages[index] || {}).run;
+  const hover = ++hovers;
   const header = run && !latest.running ? await headerOf(run) : null;
+  if (hover !== hovers) return;
   const token = header ? tokenAt(header, body, event.clientX, event.clientY) : null;
   const word = token === null ? null : header.words.find(({ tokens }) => tokens[0] <= token && token < tokens[1]);
   const place = word ? `${run} ${word.tokens[0]}` : null;
@@ -154,8 +164,9 @@ async function hover(event) {
   if (!place) return current && opened() ? null : clearShades();
   hoverTimer = setTimeout(async () => {
     const at = word.token ?? word.tokens[0];
-    if (!selections.has(place)) selections.set(place, await server.selection([run, at]));
-    if (hovered === place && selections.get(place)) shadeSelection(run, header, selections.get(place));
+    const data = selections.get(place) || (await server.selection([run, at]));
+    if (data) selections.set(place, data);
+    if (hovered === place && data) shadeSelection(run, header, data);
   }, 120);
 }
 
@@ -185,11 +196,12 @@ on("inspect", ({ index }) => {
   if (opened()) follow(latest);
   else toggle(true);
 });
+let passageOf = null; // the run whose passage was asked for last
 on("passage", async ({ index }) => {
-  const { run } = latest.conversation.messages[index];
+  const run = (passageOf = latest.conversation.messages[index].run);
   const header = await headerOf(run);
-  if (header && header.story) showPassage(run, header, header.story.passage, true);
-  else tell("notice", GONE);
+  if (!header) tell("notice", whyNot(header));
+  else if (run === passageOf) showPassage(run, header, header.story.passage, true);
 });
 document.getElementById("dsa-inspect").addEventListener("click", () => toggle(!opened()));
 document.getElementById("dsa-inspect-close").addEventListener("click", () => toggle(false));

@@ -6,3 +6,5 @@ while (!partsPresent()) await new Promise((resolve) => setTimeout(resolve, 15));
 // What the parts tell each other.
 const tell = (name, detail) => document.dispatchEvent(new CustomEvent(`dsa:${name}`, { detail }));
 const on = (name, hear) => document.addEventListener(`dsa:${name}`, (event) => hear(event.detail));
+
+const fileLabel = ({ name, tokens }) => (tokens ? `${name} · ${grouped(tokens)} tokens` : name);

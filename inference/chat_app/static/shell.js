@@ -1,13 +1,13 @@
 // The frame of the conversation: switching between conversations, their list, export and import, theme, drawers and examples.
 const byId = (id) => document.getElementById(id);
+const textBox = () => document.querySelector("#dsa-text textarea");
 
 let unsaved = null; // is saved after half a second at the latest, and when the page is left
 
 function saveNow() {
   clearTimeout(saveTimer);
   saveTimer = 0;
-  const merged = unsaved && store.save(unsaved);
-  if (merged && merged.id === shown.conversation.id && !shown.running) trigger("restore", { conversation: merged });
+  merge(unsaved && store.save(unsaved));
   unsaved = null;
   drawList();
 }
@@ -18,83 +18,131 @@ function keep(conversation, now) {
   if (now) saveNow();
   else if (!saveTimer) saveTimer = setTimeout(saveNow, 500);
 }
-window.addEventListener("pagehide", saveNow);
+window.addEventListener("pagehide", () => {
+  saveNow();
+  // gradio tells no change after it has lost the server.
+  const [, system = ""] = JSON.parse(sessionStorage.getItem(DRAFT)) || [];
+  sessionStorage.setItem(DRAFT, JSON.stringify([textBox().value, system]));
+});
 
-// The server has sent a new value. It may belong to a conversation that this tab has left in the meantime.
+// The server answers when it can. Meanwhile another conversation may be opened, something else asked, or text typed.
+let newest = 0; // number of the latest restore that is still of use
+let restoring = false; // a conversation is on its way, so nothing can be asked
+let systemBefore = ""; // the system prompt before it was opened
+let wanted = null; // a conversation to show when its present answer has stopped
+const asked = new Map(); // conversations whose answer this tab awaits, by id: {run, text, files, tells}; without run until it is shown
+
 watch("value", () => {
   const value = props.value;
-  sentAt = 0;
-  if (value && value.notice) {
-    props.value = shown;
-    store.current = shown.conversation.id;
+  const { conversation, running, ticket, notice } = value;
+  if (ticket && ticket !== newest) return (props.value = shown);
+  if (notice) return fail(notice);
+  const { id } = conversation;
+  const entry = asked.get(id) || {};
+  // gradio sends the last view twice.
+  const isShown = ticket || (id === store.current && (running || asked.has(id)));
+  if (running && !entry.run) {
+    if (asked.has(id)) take(entry);
+    else if (ticket) trigger("resume", { run: running });
+    if (wanted && wanted.id === id) trigger("stop", { run: running });
+  }
+  if (running) asked.set(id, Object.assign(entry, { run: running }));
+  else if (!ticket || entry.run) asked.delete(id);
+  if (isShown) {
+    store.current = id;
     restoring = false;
-    notify(value.notice);
-    return;
-  }
-  if (!value || !value.conversation) return;
-  const id = value.conversation.id;
-  if (store.current && id !== store.current && value.running !== undefined && leftRunning.has(id)) {
-    store.save(value.conversation);
-    if (!value.running) leftRunning.delete(id);
+    newest++;
+    show(value);
+    keep(conversation, !running);
+    const last = conversation.messages.length - 1;
+    if (entry.tells && !running && conversation.messages[last].run) tell("inspect", { index: last });
+  } else {
     props.value = shown;
+    store.save(conversation);
     drawList();
-    return;
   }
-  const finished = shown && shown.running && !value.running;
-  const resumed = value.running && (!shown || !shown.running || shown.conversation.id !== id);
-  store.current = id;
-  show(value);
-  keep(value.conversation, finished || !value.running);
-  if (resumed && restoring) trigger("resume", { run: value.running });
-  restoring = false;
-  if (finished && wanted) {
+  if (wanted && !asked.has(wanted.id)) {
     open(wanted);
     wanted = null;
   }
-  if (finished && tells) {
-    tells = false;
-    const last = value.conversation.messages.length - 1;
-    if (value.conversation.messages[last].run) tell("inspect", { index: last });
-  }
 });
 
-let restoring = false; // the next value is a conversation from the browser's storage, whose answer may still grow on the server
-let wanted = null; // a conversation to show when the present answer has stopped
+// A question that the server has taken leaves its box. What was typed or added since then stays.
+function take({ text, files }) {
+  if (text) setControls(([now, ...others]) => [now.startsWith(text) ? now.slice(text.length).trimStart() : now, ...others]);
+  if (files) tell("taken", files);
+}
+
+// What the server refused or could not do changes nothing that is shown.
+function fail(text) {
+  props.value = shown;
+  for (const [id, { run }] of asked) if (!run) asked.delete(id);
+  if (restoring) setControls(([now, , ...others]) => [now, systemBefore, ...others]);
+  store.current = shown.conversation.id;
+  restoring = false;
+  wanted = null;
+  notify(text);
+}
+on("failed", () => {
+  fail("The server could not do this. Try again.");
+  if (shown.running) setTimeout(() => shown.running && trigger("resume", { run: shown.running }), 1000);
+});
+
+// Notes that something is asked. What the server still has to send of other tabs' turns would leave it out.
+function note(id, entry) {
+  asked.set(id, entry);
+  newest++;
+  lookTimer = setTimeout(look, 600); // whether it has arrived
+}
+on("sent", ([{ conversation }, text, files]) => (text.trim() || files.length) && note(conversation.id, { text, files }));
+
+// Says why nothing can be asked now, if so.
+function isBusy() {
+  const reason = !away.hidden ? away.textContent : restoring ? "The conversation is still being loaded." : asked.has(store.current) && "The answer is still being written. Stop it first, or wait.";
+  if (reason) notify(reason);
+  return reason;
+}
 
 // Ask again from an earlier turn; what followed stays as a branch, and can be brought back at once.
 function askAgain(detail) {
+  if (isBusy()) return;
   const before = structuredClone(shown.conversation);
   const dropped = before.messages.length - detail.index > (before.messages[detail.index].role === "user" ? 2 : 1);
+  note(before.id, {});
   trigger("retry", detail);
   if (!dropped) return;
   notify("What followed is kept as another branch.", () => {
-    if (!shown.running) return open(before);
+    const entry = asked.get(before.id);
+    if (!entry) return open(before);
     wanted = before;
-    byId("dsa-stop").click();
+    if (entry.run) trigger("stop", entry);
   });
 }
 
-const leftRunning = new Set(); // conversations whose answer still grows while the page shows another one
-
-function leave() {
-  if (shown && shown.running) leftRunning.add(shown.conversation.id);
+// The system prompt comes with the conversation. After a reload the box has it, changed perhaps.
+function open(conversation, keepsSystem) {
+  if (!conversation) return;
+  const isFirst = !restoring;
+  setControls(([text, system, ...others]) => {
+    if (isFirst) systemBefore = system;
+    return [text, keepsSystem ? system : conversation.system || "", ...others];
+  });
+  store.current = conversation.id; // the server checks the conversation and sends it back under this id
+  restoring = true;
+  trigger("restore", { conversation, ticket: ++newest });
+  closeDrawers();
 }
 
-function open(conversation) {
-  if (!conversation) return;
-  leave();
-  store.current = conversation.id; // the server checks the conversation and sends it back under this id
-  leftRunning.delete(conversation.id);
-  restoring = true;
-  trigger("restore", { conversation });
-  closeDrawers();
+// Another tab has added turns.
+function merge(conversation) {
+  if (conversation && conversation.id === shown.conversation.id && !asked.has(conversation.id)) trigger("restore", { conversation, ticket: ++newest });
 }
 
 const newId = () => "c" + crypto.getRandomValues(new Uint32Array(3)).join("").slice(0, 24);
 
 function startNew() {
-  leave();
   restoring = false;
+  newest++;
   const id = newId();
   const conversation = { ...shown.conversation, id, title: "", messages: [] };
   const value = { conversation, html: [], running: null, meter: { ...shown.meter, context: 0 } };
@@ -108,7 +156,7 @@ function startNew() {
 
 // Not on a phone, where it would open the keyboard.
 function focusText() {
-  if (innerWidth > 800) document.querySelector("#dsa-text textarea")?.focus();
+  if (innerWidth > 800) textBox()?.focus();
 }
 
 function drawList() {
@@ -122,7 +170,7 @@ function drawList() {
 }
 
 function clear(id) {
-  if (id === store.current && shown.running) return notify("Stop the answer first.");
+  if (asked.has(id)) return notify("Stop the answer first.");
   if (unsaved && unsaved.id === id) unsaved = null;
   const removed = store.load(id);
   const wasShown = id === store.current;
@@ -188,9 +236,9 @@ window.addEventListener("storage", (event) => {
 // Another tab has saved the conversation that this one shows: show its turns, too, once its answer is complete.
 function takeOver(stored) {
   const last = stored && stored.messages[stored.messages.length - 1];
-  if (!last || !last.finish || shown.running || shown.conversation.id !== stored.id) return;
+  if (!last || !last.finish || shown.conversation.id !== stored.id) return;
   const mine = structuredClone(shown.conversation);
-  if (graft(mine.messages, 0, stored.messages, 0)) trigger("restore", { conversation: mine });
+  if (graft(mine.messages, 0, stored.messages, 0)) merge(mine);
 }
 
 // The draft belongs to the tab, settings to the browser; both come back after a reload. In the order of the page's components.
@@ -199,22 +247,32 @@ on("settings", ([text, system, ...settings]) => {
   localStorage.setItem(SETTINGS, JSON.stringify(settings));
 });
 
+// Changes the controls, which gradio holds, without the server: change(values) → values. All changes of a moment are one event,
+// because each event writes all controls.
+const changes = [];
+function setControls(change) {
+  if (changes.push(change) === 1) trigger("controls");
+}
+on("controls", (values) => {
+  while (changes.length) values.splice(0, values.length, ...changes.shift()(values));
+});
+
 const draft = JSON.parse(sessionStorage.getItem(DRAFT));
 const settings = JSON.parse(localStorage.getItem(SETTINGS));
-on("kept", (detail) => {
-  const [text, system, ...defaults] = detail.values;
+setControls((values) => {
+  const [text, system, ...defaults] = values;
   const kept = [...(draft || [store.list().length ? "" : text, system]), ...(settings || defaults)];
-  detail.values = detail.values.map((value, i) => (kept[i] !== null && typeof kept[i] === typeof value ? kept[i] : value));
+  return values.map((value, i) => (kept[i] !== null && typeof kept[i] === typeof value ? kept[i] : value));
 });
 
 const welcome = element.querySelector(".examples");
-let tells = false; // the first card ends with the inspector open on its story
 (props.examples || []).forEach(({ title, hint, brings }, index) => {
   const card = button("example", "", "", () => {
-    leave();
-    store.current = null; // the server gives the example's conversation its id
-    tells = index === 0;
-    trigger("example", { index });
+    if (isBusy()) return;
+    store.current = newId();
+    // The first card ends with the inspector open on its story.
+    note(store.current, { text: textBox().value, tells: index === 0 });
+    trigger("example", { index, id: store.current });
   });
   card.append(make("b", "", title), make("span", "", hint), make("small", "", brings));
   welcome.append(card);
@@ -251,39 +309,24 @@ async function look() {
 if (sessionStorage.getItem("deepseek-v32/back")) notify("The server is back.");
 sessionStorage.removeItem("deepseek-v32/back");
 
-// Before gradio sees them: events that need the server.
-const SENDS = "#dsa-send, #dsa-stop, .example, .message [data-action]:not([data-action=copy], [data-action=edit], [data-action=cancel])";
-let sentAt = 0; // when a message was sent that the server has not shown yet; a second press is a slip
+// Before gradio sees it.
 function holdBack(event) {
-  const sends = event.type === "click" ? event.target.closest(SENDS) : event.key === "Enter" && !event.shiftKey && event.target.closest("#dsa-text");
-  if (!sends) return;
-  const isBusy = event.type === "keydown" && shown && shown.running;
-  const isSecond = Date.now() - sentAt < 800;
-  if (isBusy) notify("The answer is still being written. Stop it first, or wait.");
-  else if (restoring) notify("The conversation is still being loaded.");
-  else if (away.hidden && !isSecond) {
-    if (event.type === "keydown" || event.target.closest("#dsa-send")) sentAt = Date.now();
-    lookTimer = setTimeout(look, 600); // whether it has arrived
-    return;
-  }
+  const sends = event.type === "click" ? event.target.closest("#dsa-send") : event.key === "Enter" && !event.shiftKey && !event.isComposing && event.target.closest("#dsa-text");
+  if (!sends || !isBusy()) return;
   event.preventDefault();
   event.stopImmediatePropagation();
 }
 for (const type of ["click", "keydown"]) window.addEventListener(type, holdBack, true);
 look();
 
-// Escape stops an answer.
-document.addEventListener("keydown", (event) => event.key === "Escape" && !event.defaultPrevented && shown.running && byId("dsa-stop").click());
+const stop = () => shown.running && trigger("stop", { run: shown.running });
+byId("dsa-stop").addEventListener("click", stop);
+document.addEventListener("keydown", (event) => event.key === "Escape" && !event.defaultPrevented && stop());
 
 const theme = localStorage.getItem("deepseek-v32/theme");
 if (theme) setTheme(theme === "dark", false);
-show(props.value);
 const kept = store.current && store.load(store.current);
-trigger("settings");
-if (kept) {
-  restoring = true;
-  trigger("restore", { conversation: kept, loading: Boolean(draft) });
-} else startNew();
-drawList();
+startNew();
+open(kept, Boolean(draft));
 document.body.classList.add("dsa-ready");
 focusText();

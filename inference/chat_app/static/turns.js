@@ -4,7 +4,7 @@ const SHORT_PROMPT = 256; // tokens; reading a longer one takes long enough to s
 const THINK = /Turn thinking on(?: for the next one)?\.\s*$/; // the end of the demo's answer to a question that needs two facts
 
 function fileNode(file) {
-  return nest("details", "file", make("summary", "", `${file.name} · ${grouped(file.tokens || 0)} tokens`), make("pre", "file-text", file.text));
+  return nest("details", "file", make("summary", "", fileLabel(file)), make("pre", "file-text", file.text));
 }
 
 function userNode(index) {
@@ -19,16 +19,19 @@ function userNode(index) {
   );
   box.append(make("span", "hidden-name", "You said:"), bubble, actions);
   let last = null;
+  let id = null;
   return {
     box,
     update(message) {
+      if (id !== message.id) closeEdit(box); // the server has taken the changed question
+      id = message.id;
       const count = (message.branches || []).length + 1;
       const signature = JSON.stringify([message.content, message.files, count, message.branch]);
       if (signature === last) return;
       last = signature;
       branches.hidden = count === 1;
       const step = (by, name, title) => {
-        const made = button("action step", name, title, () => (shown.running ? notify("Stop the answer first.") : open(withBranch(shown.conversation, index, by))));
+        const made = button("action step", name, title, () => isBusy() || open(withBranch(shown.conversation, index, by)));
         made.setAttribute("aria-label", title);
         return made;
       };
@@ -108,7 +111,7 @@ function answerNode(index) {
       box.classList.toggle("waiting", growing && !message.content && !message.reasoning);
       problem.hidden = !message.error;
       problem.textContent = message.error || "";
-      inspect.hidden = !message.run;
+      inspect.hidden = growing || !message.run;
       think.hidden = growing || Boolean(message.reasoning) || !THINK.test(message.content);
       numbers.textContent = describe(message, growing);
       const rates = growing ? "" : describeRates(message);
@@ -175,23 +178,16 @@ function describeRates(message) {
 }
 
 function edit(index) {
-  if (shown.running) return notify("Stop the answer first.");
   const box = nodes[index].box;
+  if (isBusy() || box.matches(".editing")) return;
   const bubble = box.querySelector(".bubble");
   const area = make("textarea", "edit");
   area.setAttribute("aria-label", "The question");
   area.value = shown.conversation.messages[index].content;
   const buttons = make("div", "pair");
-  const done = () => {
-    form.replaceWith(bubble);
-    box.classList.remove("editing");
-  };
-  const send = () => {
-    done();
-    askAgain({ index, text: area.value });
-  };
-  const form = make("div", "bubble");
-  const ask = action("Ask", "Ask this instead; what followed becomes another branch", send);
+  const done = () => closeEdit(box);
+  const form = make("div", "bubble form");
+  const ask = action("Ask", "Ask this instead; what followed becomes another branch", () => askAgain({ index, text: area.value }));
   ask.classList.add("primary");
   buttons.append(action("Cancel", "Leave the question as it was", done), ask);
   area.addEventListener("keydown", (event) => {
@@ -204,8 +200,13 @@ function edit(index) {
     }
   });
   form.append(area, buttons);
-  bubble.replaceWith(form);
+  bubble.before(form);
   box.classList.add("editing");
   area.style.height = Math.min(360, area.scrollHeight + 4) + "px";
   area.focus();
+}
+
+function closeEdit(box) {
+  box.querySelector(".form")?.remove();
+  box.classList.remove("editing");
 }

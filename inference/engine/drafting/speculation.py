@@ -24,9 +24,8 @@ class Speculation:
         self.policy = policy
         self.drafted_tokens = [0] * MAX_DRAFT_TOKENS  # as in EngineStats
         self.accepted_tokens = [0] * MAX_DRAFT_TOKENS
-        self.made: dict[
-            Request, tuple[int, int]
-        ] = {}  # by the latest step: (row of the runner's table, how many drafts)
+        # By the latest step: (row of the runner's table, how many drafts).
+        self.made: dict[Request, tuple[int, int]] = {}
 
     def reserve(self, requests: Sequence[Request], budget: int) -> int:
         """Return how many of a step's tokens to keep for the drafts of these decodes: at most half. The others are for prompts."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import accumulate
+from types import SimpleNamespace
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -235,18 +236,12 @@ def same_memory(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """Return the same memory as a tensor of a GPU, which does not keep it from being freed."""
     if not tensor.numel():
         return tensor.to(device)
-    kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.itemsize]
-    return torch.as_tensor(_Memory(tensor.view(kind)), device=device).view(tensor.dtype)
-
-
-class _Memory:
-    """A tensor's memory under the CUDA array interface (version 3), whose pointers may be to all that the device can reach."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": tuple(tensor.shape),
-            "strides": tuple(each * tensor.itemsize for each in tensor.stride()),
-            "typestr": {1: "|u1", 2: "<i2", 4: "<i4", 8: "<i8"}[tensor.itemsize],
-            "data": (tensor.data_ptr(), False),
-            "version": 3,
-        }
+    # The pointers of this interface may be to all that the device can reach.
+    interface = {
+        "shape": tuple(tensor.shape),
+        "strides": tuple(each * tensor.itemsize for each in tensor.stride()),
+        "typestr": {1: "|u1", 2: "<i2", 4: "<i4", 8: "<i8"}[tensor.itemsize],
+        "data": (tensor.data_ptr(), False),
+        "version": 3,
+    }
+    return torch.as_tensor(SimpleNamespace(__cuda_array_interface__=interface), device=device).view(tensor.dtype)

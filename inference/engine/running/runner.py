@@ -28,22 +28,15 @@ from .observer import Model, Plan, Setup, StepObserver, make_observers
 from .selection import SelectionRecorder
 
 
-class Threads:
-    """Uses all cores for steps with prompt tokens, which keep them busy, and one fewer for steps with only decodes.
+def use_threads(cores: int, batch: Batch) -> None:
+    """Use all cores for a step with prompt tokens, which keep them busy, and one fewer for a step with only decodes.
 
     Idle OpenMP threads spin. On two cores, streaming ran at 67 % of the engine's own speed with two such threads, at 98 % with one;
-    a prompt takes 1.6 to 1.9 times as long with one.
+    a prompt takes 1.6 to 1.9 times as long with one. OpenMP counts for each thread by itself: call in the one that runs the step.
     """
-
-    def __init__(self, cores: int) -> None:
-        self.cores = cores
-
-    def use(self, batch: Batch) -> None:
-        """Call in the thread that is about to run the step: OpenMP counts for each thread by itself."""
-        has_prompts = batch.decodes < len(batch.requests)
-        count = self.cores if has_prompts else max(self.cores - 1, 1)
-        if torch.get_num_threads() != count:
-            torch.set_num_threads(count)
+    count = cores if batch.decodes < len(batch.requests) else max(cores - 1, 1)
+    if torch.get_num_threads() != count:
+        torch.set_num_threads(count)
 
 
 class Runner:
@@ -59,11 +52,11 @@ class Runner:
         drafter: Drafter | None = None,
         max_sequences: int = 0,
         scratch_page: int = 0,
-        threads: Threads | None = None,
+        cores: int | None = None,
     ) -> None:
         """caches: with that of the MTP layer, if there is a drafter. max_sequences and scratch_page, a page that the
         pool does not hand out, are only used for drafts.
-        threads: by default every step has the process's number."""
+        cores: for `use_threads`; by default every step has the process's number of threads."""
         self.model = model
         self.caches = caches
         self.device = torch.device(device)
@@ -73,7 +66,7 @@ class Runner:
         staged = StagedTokens(max_sequences, self.device) if graphs is None else graphs.staged
         self.drafts = staged.drafts
         self.sampled = staged.sampled  # int64 [max_sequences] on the device: the staged tokens come first
-        self._threads = threads
+        self._cores = cores
         self.draft_graphs = None if graphs is None or drafter is None else DraftGraphs(drafter, graphs)
         self.sampling_graphs = None
         if graphs is not None:
@@ -134,8 +127,8 @@ class Runner:
         share: Share | None = None,
     ) -> Step:
         """Like ModelRunner.run. recorder: None: one if it is needed. plans: None: this rank's own. share: see Step."""
-        if self._threads is not None:
-            self._threads.use(batch)
+        if self._cores is not None:
+            use_threads(self._cores, batch)
         before = None if self._open is None else self._open()
         if before is not None:
             before.end()
@@ -216,8 +209,8 @@ def make_runner(
         drafter = Drafter(cast(Any, model), caches[-1])
     sizes = (limits.max_sequences, limits.max_model_len, scratch_page, ranks)
     observers = make_observers(limits.observers, Setup(model, caches, config, *sizes))
-    threads = Threads(torch.get_num_threads()) if limits.spare_core and device.type == "cpu" and ranks == 1 else None
-    more = (drafter, limits.max_sequences, scratch_page, threads)
+    cores = torch.get_num_threads() if limits.spare_core and device.type == "cpu" and ranks == 1 else None
+    more = (drafter, limits.max_sequences, scratch_page, cores)
     offloaded = is_offloaded(model)
     if not (limits.decode_graphs and can_capture(model)) or (offloaded and drafter is not None):
         return Runner(model, caches, device, None, observers, *more)

@@ -90,11 +90,6 @@ def ill_logits(request: Request, offset: int) -> Sample:
     return Sample(error=f"the model's logits for position {len(request.tokens) + offset} are not finite numbers")
 
 
-def sample(logits: torch.Tensor, requests: Sequence[Request], drafts: Drafts | None = None) -> list[list[Sample]]:
-    """Sample the tokens of each request from its rows of logits (fp32 [N, vocab]), and wait for them."""
-    return sample_tokens(logits, requests, drafts).read()
-
-
 def needs_host_sync(params: SamplingParams) -> bool:
     """Whether sampling needs the host: penalties count the earlier tokens, a grammar reads them, and top_p may have to sort the
     whole vocabulary."""
@@ -109,7 +104,7 @@ def noise_key(row: Row) -> tuple[int, int]:
 
 @torch.inference_mode()
 def sample_tokens(logits: torch.Tensor, requests: Sequence[Request], drafts: Drafts | None = None) -> SampledTokens:
-    """Like `sample`, but a GPU is not waited for, unless a request has `needs_host_sync`.
+    """Sample the tokens of each request from its rows of logits, fp32 [N, vocab]. Waits only if a request has `needs_host_sync`.
 
     A request has one row, and one more for each of its drafts. Its first token is the last of its pending ones, or the next one if
     none is pending.

@@ -2,11 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from ..request import Request
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -57,19 +55,11 @@ class Batch:
     def in_order(self, order: Sequence[int]) -> "Batch":
         """These entries in this order, with the decodes first, as a batch of the same step."""
         assert not self.sampled_rows
-
-        def of(values: tuple[T, ...]) -> tuple[T, ...]:
-            return tuple(values[i] for i in order) if values else ()
-
-        return replace(
-            self,
-            requests=of(self.requests),
-            starts=of(self.starts),
-            counts=of(self.counts),
-            logit_counts=of(self.logit_counts),
-            draft_counts=of(self.draft_counts),
-            draft_rows=of(self.draft_rows),
-        )
+        names = ("requests", "starts", "counts", "logit_counts", "draft_counts", "draft_rows")
+        ordered: dict[str, Any] = {
+            name: tuple(values[i] for i in order) for name in names if (values := getattr(self, name))
+        }
+        return replace(self, **ordered)
 
     @property
     def tokens(self) -> int:

@@ -75,6 +75,7 @@ function mountInspector(root, source) {
     measuring = true;
     source.mass().then((value) => {
       state.mass = value || { missing: true };
+      measuring = value !== undefined; // the server was reached
       drawMass(mass, { header, ...state });
     });
   });
@@ -102,8 +103,8 @@ function mountInspector(root, source) {
   async function pick(token) {
     const request = ++state.request;
     const data = await (token === null ? source.totals() : source.selection(token));
-    if (request !== state.request || !data) return;
-    Object.assign(state, { token, length: data.position + 1, layers: readLayers(data, token === null) });
+    if (request !== state.request) return;
+    if (data) Object.assign(state, { token, length: data.position + 1, layers: readLayers(data, token === null) });
     draw();
   }
 

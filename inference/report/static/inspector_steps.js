@@ -72,13 +72,9 @@ function replayer(source, change, className, name, resultClass, show) {
     run.disabled = true;
     progress.hidden = false;
     progress.removeAttribute("value");
-    try {
-      const other = await source.replay(change, (share) => (progress.value = share));
-      if (other && !other.error) result.replaceChildren(...show(other));
-      else fail(other ? other.error : "The recording is no longer there.");
-    } catch (error) {
-      fail("Can't reach the server.");
-    }
+    const other = await source.replay(change, (share) => (progress.value = share));
+    if (other && !other.error) result.replaceChildren(...show(other));
+    else fail(other ? other.error : other === null ? "The recording is no longer there." : "Can't reach the server. Try again.");
     progress.hidden = true;
     run.disabled = false;
   });

@@ -41,6 +41,10 @@ class Blocks(ABC):
         """The events of the end."""
         yield from self._add(self._parser.finish_parts(completion.is_cut))
 
+    def body(self) -> str:
+        """The whole answer as JSON, after `finish`."""
+        return json.dumps(self.whole)
+
     def failed(self, error: ApiError) -> Iterator[Event]:
         """The events of an answer that has failed. Raises the error where an event that all streams have tells it."""
         raise error
@@ -88,13 +92,13 @@ class Blocks(ABC):
         """Put the whole text into the last block; yield its last events."""
 
 
-async def answered(begun: Awaitable[tuple[Blocks, AsyncStream]]) -> dict[str, Any]:
+async def answered(begun: Awaitable[tuple[Blocks, AsyncStream]]) -> str:
     """The whole answer. Raises ApiError."""
     blocks, stream = await begun
     [completion] = await collect([stream])
     for _ in (*blocks.push(completion.text), *blocks.finish(completion)):
         pass
-    return blocks.whole
+    return blocks.body()
 
 
 async def streamed(blocks: Blocks, stream: AsyncStream) -> AsyncGenerator[bytes, None]:

@@ -16,7 +16,7 @@ from ...text.dsml import ToolCall
 from ..service.streams import AsyncStream
 from .context import ApiContext, check_finished, new_id, usage
 from .conversations import MessageName, answer_params, conversation_ids, grammar_field, message_name
-from .errors import DONE, declared, skipped
+from .errors import DONE, ApiError, declared, skipped
 from .events import Chunks, EventStream, collect, merged, whole
 from .fields import response_schema, sampling_params
 from .guard import BoundedRoute
@@ -35,13 +35,12 @@ def chat_router(context: ApiContext) -> APIRouter:
     )
     async def create_chat_completion(body: ChatRequest, request: Request) -> Response:
         """Answer a conversation."""
-        context.check_model(body.model)
-        context.check_capacity(body.n or 1)
         headers = skipped(None, Tool, body.verbosity)
         if body.stream:
+            context.check(body.model, body.n or 1)
             requests = await make_chat_requests(context, body)
-            events = _stream(context, body, await context.submit(requests), len(requests[0].prompt))
-            return EventStream(events, headers)
+            streams = await context.service.submit_many(requests)
+            return EventStream(_stream(context, body, streams, len(requests[0].prompt)), headers)
         return await whole(request, answer_chat(context, body), headers)
 
     return router
@@ -49,11 +48,11 @@ def chat_router(context: ApiContext) -> APIRouter:
 
 async def answer_chat(context: ApiContext, body: ChatRequest) -> dict[str, Any]:
     """The whole answer in OpenAI's shape. Raises ApiError and Busy."""
-    context.check_model(body.model)
+    context.check(body.model, body.n or 1)
     requests = await make_chat_requests(context, body)
     count = body.prompt_logprobs
     scored = None if count is None else await prompt_logprobs(context, requests[0].prompt, count)
-    completions = await collect(await context.submit(requests))
+    completions = await collect(await context.service.submit_many(requests))
     choices = [_choice(context, body, index, completion) for index, completion in enumerate(completions)]
     answer = {**_head(context, "chat.completion"), "choices": choices, "usage": _usage(context, body, completions)}
     return answer if scored is None else {**answer, "prompt_logprobs": scored}
@@ -63,6 +62,9 @@ async def make_chat_requests(
     context: ApiContext, body: ChatRequest, name: MessageName = message_name
 ) -> list[EngineRequest]:
     """The n requests to the engine. name: of the messages, for errors. Raises ApiError and Busy."""
+    if body.top_logprobs and not body.logprobs:
+        message = f"top_logprobs is {body.top_logprobs}; expected null or 0 unless logprobs is true"
+        raise ApiError(400, message, "top_logprobs")
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     llm, requests = context.service.llm, context.service.requests
     max_tokens = body.max_completion_tokens or body.max_tokens or requests.max_new_tokens

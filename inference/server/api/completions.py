@@ -74,8 +74,6 @@ def completions_router(context: ApiContext) -> APIRouter:
     )
     async def create_completion(body: CompletionRequest, request: Request) -> Response:
         """Continue a text."""
-        context.check_model(body.model)
-        context.check_capacity(len(body.prompts()) * (body.n or 1))
         if body.stream:
             return EventStream(_stream(context, body, *await _begin(context, body)))
         return await whole(request, answer_completion(context, body))
@@ -85,7 +83,6 @@ def completions_router(context: ApiContext) -> APIRouter:
 
 async def answer_completion(context: ApiContext, body: CompletionRequest) -> dict[str, Any]:
     """The whole answer in OpenAI's shape. Raises ApiError and Busy."""
-    context.check_model(body.model)
     prompts, streams = await _begin(context, body)
     completions = await collect(streams) if streams else [_empty_completion(prompt) for prompt in prompts]
     choices = []
@@ -109,6 +106,7 @@ async def answer_completion(context: ApiContext, body: CompletionRequest) -> dic
 async def _begin(context: ApiContext, body: CompletionRequest) -> tuple[list[_Prompt], list[AsyncStream]]:
     """(one prompt per choice, one stream per choice); no streams with max_tokens 0. All refusals of a request happen here."""
     n = body.n or 1
+    context.check(body.model, len(body.prompts()) * n)
     if body.best_of not in (None, n):
         raise ApiError(
             400, f"best_of is {body.best_of}; expected {n}, which is n: no other answers are made", "best_of"
@@ -126,7 +124,7 @@ async def _begin(context: ApiContext, body: CompletionRequest) -> tuple[list[_Pr
         made = await context.make_requests(len(source), encode, params, bool(body.return_selections), form_field(body))
         prompts.append(await _prompt(context, body, list(made[0].prompt)))
         requests += made
-    streams = await context.submit(requests) if max_tokens else []
+    streams = await context.service.submit_many(requests) if max_tokens else []
     return [prompt for prompt in prompts for _ in range(n)], streams
 
 

@@ -52,27 +52,31 @@ class Connections:
         self.limits = limits
         self.surplus = 0
         self.lingering = 0
+        self._open: set[BoundedConnection] = set()
         self._peers: Counter[str] = Counter()
-        self._count = 0
         # Connections that wait for a head, and since when; the longest first.
         self.waiting: dict[BoundedConnection, float] = {}
 
     def add(self, connection: "BoundedConnection") -> str | None:
         """Count a new connection. Returns why it must be refused, if no other one could be closed for it."""
         limits, peer = self.limits, connection.peer
-        self._count += 1
+        self._open.add(connection)
         self._peers[peer] += 1
         if limits.per_peer and self._peers[peer] > limits.per_peer and not self._replace(peer):
             return (
                 f"this address has {limits.per_peer} open connections; expected fewer, which is all that one address may have "
                 "(--connections-per-peer)"
             )
-        if self._count > limits.total and not self._replace(None):
+        if len(self._open) > limits.total and not self._replace(None):
             return f"this server has {limits.total} open connections; expected fewer, which is all that it takes"
         return None
 
     def remove(self, connection: "BoundedConnection") -> None:
-        self._count -= 1
+        """A closing connection no longer counts, although the system may take a while to close it."""
+        if connection not in self._open:
+            return
+        self._open.remove(connection)
+        self.surplus -= connection.is_surplus
         self._peers[connection.peer] -= 1
         if not self._peers[connection.peer]:
             del self._peers[connection.peer]
@@ -98,8 +102,7 @@ class BoundedConnection(H11Protocol):
         self.peer = ""
         self._all = connections
         self._limits = connections.limits
-        self._counted = self._is_surplus = False
-        self._head_begun = self._lingers = False
+        self.is_surplus = self._head_begun = self._lingers = False
         # Of the head, or of the pause between two requests.
         self._head_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
@@ -109,7 +112,6 @@ class BoundedConnection(H11Protocol):
         self.peer = self.client[0] if self.client else ""
         if (own_socket := transport.get_extra_info("socket")) is not None:
             own_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
-        self._counted = True
         refusal = self._all.add(self)
         if refusal is None:
             self._wait(self._limits.head_seconds)
@@ -117,7 +119,7 @@ class BoundedConnection(H11Protocol):
         if self._all.surplus >= SURPLUS:
             self._answer(overloaded(refusal), lingers=True)
             return
-        self._is_surplus = True
+        self.is_surplus = True
         self._all.surplus += 1
         # The guard refuses the request with it, once the key has been checked.
         self.app_state = {**self.app_state, "refusal": refusal}
@@ -128,7 +130,7 @@ class BoundedConnection(H11Protocol):
             return
         if self._head_timer is not None and not self._head_begun:
             self._head_begun = True
-            self._start_head_timer(SURPLUS_SECONDS if self._is_surplus else self._limits.head_seconds)
+            self._start_head_timer(SURPLUS_SECONDS if self.is_surplus else self._limits.head_seconds)
         super().data_received(data)
 
     def handle_events(self) -> None:
@@ -153,7 +155,7 @@ class BoundedConnection(H11Protocol):
         if self._write_timer is not None:
             self._write_timer.cancel()
         self._unset_keepalive_if_required()
-        self._forget()
+        self._all.remove(self)
         self._all.lingering -= self._lingers
         super().connection_lost(exc)
 
@@ -167,7 +169,7 @@ class BoundedConnection(H11Protocol):
             self._close()
 
     def _time_out(self) -> None:
-        if self._is_surplus:
+        if self.is_surplus:
             self._answer(overloaded(self.app_state["refusal"]), lingers=True)
         elif self.conn.trailing_data[0] and self.conn.our_state is h11.IDLE:
             seconds = self._limits.head_seconds
@@ -200,7 +202,7 @@ class BoundedConnection(H11Protocol):
             return
         is_busy = self.cycle is not None and not self.cycle.response_complete
         if is_busy and self._head_timer is not None:
-            self.cycle.keep_alive = not self._is_surplus
+            self.cycle.keep_alive = not self.is_surplus
             self._stop_head_timer()
             self._all.waiting.pop(self, None)
         elif not is_busy and self._head_timer is None:
@@ -239,7 +241,7 @@ class BoundedConnection(H11Protocol):
             self._lingers = True
             self._all.lingering += 1
             self._stop_head_timer()
-            self._forget()
+            self._all.remove(self)
             self.transport.write_eof()
             self.loop.call_later(LINGER_SECONDS, self.transport.close)
         else:
@@ -247,12 +249,5 @@ class BoundedConnection(H11Protocol):
 
     def _close(self) -> None:
         self._stop_head_timer()
-        self._forget()
+        self._all.remove(self)
         self.transport.close()
-
-    def _forget(self) -> None:
-        """A closing connection no longer counts, although the system may take a while to close it."""
-        if self._counted:
-            self._counted = False
-            self._all.remove(self)
-            self._all.surplus -= self._is_surplus

@@ -15,9 +15,9 @@ from ...completion import Completion, TokenLogprob
 from ...engine.request import PromptTooLong, Request
 from ...params import SamplingParams
 from ...text.errors import TooManyTokens
-from ...text.tokenizer import END_THINK, Special, Tokenizer, utf8_length
+from ...text.longest_token import utf8_length
+from ...text.tokenizer import END_THINK, Special, Tokenizer
 from ..service.service import Busy, Service
-from ..service.streams import AsyncStream
 from .errors import ApiError, stopped
 
 Result = TypeVar("Result")
@@ -87,8 +87,9 @@ class ApiContext:
             names = " or ".join(map(repr, (self.model_name, *self.aliases)))
             raise ApiError(404, f"model is {name[:100]!r}; expected {names[:400]}", "model", "model_not_found")
 
-    def check_capacity(self, count: int) -> None:
-        """Raise Busy or ApiError, before the prompts are encoded, if `count` requests would be refused afterwards."""
+    def check(self, model: str | None, count: int) -> None:
+        """Raise Busy or ApiError, before prompts are encoded, for another model, or if `count` requests would be refused later."""
+        self.check_model(model)
         try:
             self.service.check_capacity(count)
         except ValueError as error:
@@ -119,7 +120,7 @@ class ApiContext:
                 raise ApiError(400, str(error), code="context_length_exceeded") from None
             except ArgumentError as error:
                 if error.name.partition(".")[0] != "structured_outputs":
-                    raise ApiError(400, str(error)) from None
+                    raise ApiError(400, str(error), error.name) from None
                 if form_field != "structured_outputs":  # the client has not said what kind of grammar it becomes
                     error = error.renamed(form_field)
                 raise ApiError(400, str(error), form_field) from None
@@ -151,24 +152,14 @@ class ApiContext:
             code="context_length_exceeded",
         )
 
-    async def submit(self, requests: Sequence[Request]) -> list[AsyncStream]:
-        """Like Service.submit_many, with ApiError for more requests than the server can hold."""
-        try:
-            return await self.service.submit_many(requests)
-        except ValueError as error:
-            raise ApiError(400, str(error)) from None
-
     async def score(self, request: Request, top: int) -> list[TokenLogprob]:
         """Like Service.score, but failures are ApiErrors."""
         try:
             return await self.service.score(request, top)
-        except TimeoutError:
-            raise _deadline_passed() from None
         except Busy:
             raise
-        except Exception:
-            # The engine has logged the reason.
-            raise _answer_failed() from None
+        except Exception as error:  # which the engine has logged
+            raise (_deadline_passed() if isinstance(error, TimeoutError) else _answer_failed()) from None
 
 
 def new_id(kind: str) -> str:

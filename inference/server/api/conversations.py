@@ -83,7 +83,7 @@ def grammar_field(body: ChatRequest) -> str:
 
 
 def _calls(
-    body: ConversationFields, wanted: StructuredOutputsParams | None, tokenizer: Tokenizer, chat_format: ChatFormat
+    body: ChatRequest, wanted: StructuredOutputsParams | None, tokenizer: Tokenizer, chat_format: ChatFormat
 ) -> str | None:
     """The grammar of the calls that the answer must or may consist of; None if nothing constrains them. Raises ApiError."""
     tools = body.plain_tools() or []
@@ -111,7 +111,7 @@ def _calls(
     elif chat_format != "v3.2":
         expected = "auto or none, because this model's chat format has no other"
     elif wanted is not None:
-        expected = "auto or none with response_format or structured_outputs, because the answer cannot be both"
+        expected = f"auto or none with {form_field(body)}, because the answer cannot be both"
     if expected is not None:
         raise ApiError(400, f"tool_choice is {name or 'required'}; expected {expected}", "tool_choice")
     _check_functions(tools, name)

@@ -109,14 +109,15 @@ def renamed(names: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except ApiError as error:
-        part = "function.parameters"  # of a function among the tools
-        if error.param is not None and part in error.param and part in names:
-            text, field = (text.replace(part, names[part], 1) for text in (str(error), error.param))
-            raise ApiError(error.status, text, field, error.code, error.headers) from None
-        word = re.match(r"\w*", str(error))
-        if (name := names.get(error.param or (word[0] if word else ""))) is None:
-            raise
-        raise ApiError(error.status, f"{name}: {error}", name, error.code, error.headers) from None
+        text, field = str(error), error.param
+        for old, new in names.items():
+            if " " in old or (field is not None and "." in old):  # a phrase, or the end of a field's name
+                text, field = text.replace(old, new, 1), field and field.replace(old, new, 1)
+            elif begun := re.match(rf"{old}\b", text):
+                text, field = new + text[begun.end() :], new
+            elif field == old:
+                text, field = f"{new}: {text}", new
+        raise ApiError(error.status, text, field, error.code, error.headers) from None
 
 
 def skipped(tools: Sequence[Any] | None, served: type[BaseModel], verbosity: str | None = None) -> dict[str, str]:
@@ -217,18 +218,20 @@ def invalid(errors: Sequence[Mapping[str, Any]]) -> ApiError:
     field = _path(first)[:1]
     furthest = max((error for error in errors if _path(error)[:1] == field), key=_progress)
     path = ".".join(map(str, _path(furthest)))
-    message = str(furthest["msg"]).removeprefix("Value error, ")
-    if furthest.get("ctx", {}).get("max_length") == 0:
-        message = "this is not served"
+    message, context = str(furthest["msg"]), furthest.get("ctx", {})
     if furthest["type"] == BAD_SCHEMA:
         return ApiError(400, f"{path} {message}", path)
-    expected = message.removeprefix("Input should be ")
-    if path and expected != message:
-        expected = "an object" if "valid dictionary" in expected else expected
+    if context.get("max_length") == 0:
+        message = "this is not served"
+    if path and (sentence := _SENTENCE.fullmatch(message)):
+        expected = "an object" if "valid dictionary" in message else sentence["expected"]
+        if (length := context.get("actual_length")) is not None:
+            return ApiError(400, f"{path} has {length} items; expected {expected}", path)
         return ApiError(400, f"{path} is {_short(furthest['input'])}; expected {expected}", path)
-    if not path:
-        message = f"body: {message}; expected a JSON object, with Content-Type application/json"
-    return ApiError(400, f"{path}: {message}" if path else message, param=path or None)
+    message = message.removeprefix("Value error, ")
+    if not path and furthest["type"] != "value_error":
+        message += "; expected a JSON object, with Content-Type application/json"
+    return ApiError(400, f"{path or 'body'}: {message}", param=path or None)
 
 
 def _short(value: Any) -> str:
@@ -246,9 +249,14 @@ def _path(error: Mapping[str, Any]) -> tuple[str | int, ...]:
     return (*(part for part in known if isinstance(part, int) or _FIELD.fullmatch(part)), *unknown)
 
 
-def _progress(error: Mapping[str, Any]) -> tuple[bool, int]:
-    """Return (whether the value has the right type, the depth of the error)."""
-    return not error["type"].endswith("_type"), len(_path(error))
+def _progress(error: Mapping[str, Any]) -> tuple[bool, int, bool]:
+    """Return (whether the value has the right type, the depth of the error, whether it is about an object's `type`)."""
+    path = _path(error)
+    return not error["type"].endswith("_type"), len(path), error["type"] == "literal_error" and path[-1:] == ("type",)
 
 
+# Of pydantic.
+_SENTENCE = re.compile(
+    r"(Input|String|List|Dictionary|Value) should (be |have |(?=match))(?P<expected>.+?)( after validation, not \d+)?"
+)
 _FIELD = re.compile(r"(?!(body|str|int|float|bool)$)[a-z0-9_]+")

@@ -5,7 +5,7 @@ import contextlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from json.encoder import encode_basestring_ascii
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
@@ -16,6 +16,8 @@ from ..service.streams import AsyncStream
 from .context import check_finished
 from .errors import ApiError
 from .fields import StreamOptions
+
+T = TypeVar("T")
 
 KEEP_ALIVE_SECONDS = 10.0  # proxies wait for 60 s and less
 _COMMENT, _PING = b": the answer is being made\n\n", b'event: ping\ndata: {"type": "ping"}\n\n'
@@ -37,13 +39,7 @@ class EventStream(Response):
         self._events = events
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sending = asyncio.ensure_future(self._send(send, scope["path"]))
-        watching = asyncio.ensure_future(_disconnected(receive))
-        try:
-            await asyncio.wait({sending, watching}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            watching.cancel()
-            sending.cancel()
+        sending = await _unless_disconnected(self._send(send, scope["path"]), receive)
         with contextlib.suppress(asyncio.CancelledError):
             await sending
 
@@ -160,19 +156,28 @@ async def collect(streams: Sequence[AsyncStream]) -> list[Completion]:
 
 
 async def whole(
-    request: Request, work: Coroutine[Any, Any, dict[str, Any]], headers: Mapping[str, str] | None = None
+    request: Request, work: Coroutine[Any, Any, dict[str, Any] | str], headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Answer with the result of `work`, which is cancelled if the client disconnects first."""
-    task = asyncio.ensure_future(work)
-    watcher = asyncio.ensure_future(_disconnected(request.receive))
+    """Answer with the result of `work`, an object or its JSON, which is cancelled if the client disconnects first."""
+    task = await _unless_disconnected(work, request.receive)
+    if not task.done():
+        return Response(status_code=499)
+    if isinstance(result := task.result(), str):
+        return Response(result, headers=headers, media_type=JSONResponse.media_type)
+    return JSONResponse(result, headers=headers)
+
+
+async def _unless_disconnected(work: Coroutine[Any, Any, T], receive: Receive) -> asyncio.Task[T]:
+    """Run `work` until it is done or the client disconnects, which cancels it."""
+
+    async def disconnected() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    task, watcher = asyncio.ensure_future(work), asyncio.ensure_future(disconnected())
     try:
         await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
-        return JSONResponse(task.result(), headers=headers) if task.done() else Response(status_code=499)
     finally:
         watcher.cancel()
-        task.cancel()
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+        task.cancel()  # unless it is done
+    return task

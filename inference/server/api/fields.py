@@ -6,14 +6,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ....kernels.errors import ArgumentError
 from ...params import MAX_LOGIT_BIAS, MAX_LOGPROBS, MAX_SEED, MAX_STOP_STRINGS, SamplingParams
 from ...text.grammar import StructuredOutputsParams
-from ...text.schemas import place_name, schema_fault
-from .errors import BAD_SCHEMA, ApiError
+from ...text.schemas import place_name
+from .errors import ApiError
 
 MAX_CHOICES = 16
 MAX_PROMPTS = 256
@@ -85,32 +85,6 @@ def _seed(value: int) -> int:
     return value
 
 
-def _schema(parameters: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-    """Refuse what is no JSON schema of objects. A function of which calls must keep the schema has more to fulfil."""
-    kinds = parameters.get("type", "object")
-    if (reason := schema_fault(parameters)) or "object" not in kinds:
-        reason = reason or f"type is {kinds}"
-        message = f"of {info.data.get('name')!r} cannot be compiled: {reason}; expected a JSON schema of objects"
-        raise PydanticCustomError(BAD_SCHEMA, "{message}", {"message": message})
-    return parameters
-
-
-def count_characters(value: Any) -> int:
-    """Characters of all texts in a value."""
-    count, values = 0, [value]
-    while values:
-        value = values.pop()
-        if isinstance(value, str):
-            count += len(value)
-        elif isinstance(value, BaseModel):
-            values += value.__dict__.values()
-        elif isinstance(value, dict):
-            values += [*value, *value.values()]
-        elif isinstance(value, list):
-            values += value
-    return count
-
-
 Integer = Annotated[int, BeforeValidator(_whole)]
 Seed = Annotated[Integer, AfterValidator(_seed), Field(json_schema_extra={"minimum": MIN_SEED, "maximum": MAX_SEED})]
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
@@ -119,8 +93,6 @@ StopString = Annotated[str, Field(min_length=1, max_length=256)]
 TokenIds = Annotated[list[Annotated[int, Field(ge=0, le=MAX_ID)]], Field(fail_fast=True), BeforeValidator(_all_whole)]
 Prompt = Annotated[TokenIds, Field(min_length=1, max_length=MAX_TOKENS)]
 JsonObject = dict[str, Any]
-ParametersSchema = Annotated[JsonObject, AfterValidator(_schema)]
-Verbosity = Literal["low", "medium", "high"]
 
 
 class Strict(BaseModel):
@@ -132,11 +104,35 @@ class Whole(Strict):
 
     model_config = ConfigDict(extra="forbid")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_unknown_nulls(cls, value: Any) -> Any:
+        """A field that is null is absent: clients send all that they know."""
+        if not isinstance(value, dict) or None not in value.values():
+            return value
+        known = {field.alias or name for name, field in cls.model_fields.items()}
+        return {name: given for name, given in value.items() if given is not None or name in known}
+
 
 class Body(Whole):
     """A whole request."""
 
     _writable = model_validator(mode="before")(check_writable)
+
+
+def by_type(noun: str, names: Mapping[str, str], default: str | None = None) -> Discriminator:
+    """Choose the model of an object by its `type`. names: of the models, which are their tags; default: without a type."""
+
+    def name(value: Any) -> str | None:
+        if not isinstance(value, dict):
+            # No object at all is refused by any of them.
+            return type(value).__name__ if isinstance(value, BaseModel) else next(iter(names.values()))
+        kind = value.get("type")
+        kind = default if kind is None else kind
+        return names.get(kind) if isinstance(kind, str) else None
+
+    message = f"this type of {noun} is not served; expected {', '.join(names)}"
+    return Discriminator(name, custom_error_type=noun, custom_error_message=message)
 
 
 class StreamOptions(Strict):
@@ -194,6 +190,7 @@ class IgnoredFields(CommonFields):
     safety_identifier: Text | None = None
     prompt_cache_key: Text | None = None
     prompt_cache_retention: Text | None = None
+    prompt_cache_options: JsonObject | None = None
 
 
 class SamplingFields(IgnoredFields):

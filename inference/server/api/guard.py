@@ -23,6 +23,7 @@ from .errors import ApiError, overloaded
 from .json_values import check_values
 
 MAX_BODY = 8 * 2**20  # bytes; a full context of 163,840 tokens is about 1 MB of text or of token ids
+TOO_LARGE = f"the body is too large; expected at most {MAX_BODY} bytes"
 MAX_HEADERS = 16 * 2**10  # bytes of names and values together
 BODY_SECONDS = 60.0  # in which a body must arrive
 _CODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}  # of bodies, and zlib's window for each
@@ -46,7 +47,6 @@ class Guard:
         hosts: Collection[str],
         origins: Collection[str] = (),
         api_key: str | None = None,
-        max_body: int = MAX_BODY,
     ) -> None:
         """hosts: the names, without ports, that the Host header may have; "*" allows any. origins: sites besides the Host's own
         whose pages may send requests; "*" allows any."""
@@ -54,7 +54,6 @@ class Guard:
         self._app = app
         self._hosts = {host.lower() for host in hosts}
         self._key = api_key.encode() if api_key else None
-        self._max_body = max_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -106,18 +105,14 @@ class Guard:
                 headers={"Connection": "close"},
             )  # fmt: skip
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > self._max_body:
-            return ApiError(413, self._too_large)
+        if not length.isdecimal() or int(length) > MAX_BODY:
+            return ApiError(413, TOO_LARGE)
         if (coding := _coding(headers)) not in ("identity", *_CODINGS):
             name = ascii(coding)[:60]
             return ApiError(
                 415, f"the Content-Encoding header is {name}; expected {', '.join(_CODINGS)}, identity or none"
             )
         return None
-
-    @property
-    def _too_large(self) -> str:
-        return f"the body is too large; expected at most {self._max_body} bytes"
 
     def _limited(self, receive: Receive, coding: str) -> Receive:
         """`receive`, decoded, with limits on the size of the body before and after that, and on the time in which it arrives."""
@@ -138,15 +133,13 @@ class Guard:
                     408, f"the body is incomplete; expected all of it within {BODY_SECONDS:.0f} s"
                 ) from None
             complete = not message.get("more_body", False)
+            body = message.get("body", b"")
             if decoder is not None and message["type"] == "http.request":
-                message = {
-                    **message,
-                    "body": _decoded(decoder, message.get("body", b""), complete, self._max_body - size),
-                }
-            size += len(message.get("body", b""))
-            if size > self._max_body:
-                raise HTTPException(413, self._too_large)
-            return message
+                body = _decoded(decoder, body, complete, MAX_BODY - size)
+            size += len(body)
+            if size > MAX_BODY:
+                raise HTTPException(413, TOO_LARGE)
+            return {**message, "body": body}
 
         return limited
 

@@ -33,12 +33,11 @@ class Latencies:
         self.request = Histogram(REQUEST_SECONDS)
         self.failures = 0
 
-    def first_token(self, seconds: float) -> None:
-        self.first.observe(seconds)
-
-    def next_token(self, seconds: float) -> None:
-        self.next.observe(seconds)
-
-    def finished(self, delta: Delta, seconds: float) -> None:
-        self.request.observe(seconds)
-        self.failures += delta.finish_reason == "error"
+    def delivers(self, delta: Delta, seconds: float, since_token: float | None) -> None:
+        if since_token is not None and delta.token_ids:
+            self.next.observe(since_token)
+        elif delta.token_ids:
+            self.first.observe(seconds)
+        if delta.finish_reason is not None:
+            self.request.observe(seconds)
+            self.failures += delta.finish_reason == "error"

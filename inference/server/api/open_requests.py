@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -40,14 +41,13 @@ class OpenRequests:
 
     def middleware(self, app: ASGIApp) -> ASGIApp:
         """The application, of which every HTTP request is one of these."""
-
-        async def watched(scope: Scope, receive: Receive, send: Send) -> None:
-            await (self.answer(app, scope, receive, send) if scope["type"] == "http" else app(scope, receive, send))
-
-        return watched
+        return partial(self.answer, app)
 
     async def answer(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the application answer a request, until `end` is called."""
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
         if self._ended:
             await stopped().response(scope["path"])(scope, receive, send)
             return

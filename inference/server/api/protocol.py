@@ -6,26 +6,57 @@ of no schema. Inside of messages and tools, where clients send back what they we
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
 from ...text.messages import starts_thinking
+from ...text.schemas import schema_fault
+from .errors import BAD_SCHEMA
 from .fields import (
     MAX_TOKENS,
     Body,
     Integer,
     JsonObject,
-    ParametersSchema,
     SamplingFields,
     Strict,
     Text,
     TokenIds,
-    Verbosity,
     Whole,
-    count_characters,
 )
 
-FUNCTION_NAME = r"^[a-zA-Z0-9_.-]{1,64}$"
+FUNCTION_NAME = r"^[a-zA-Z0-9_.-]{1,128}$"
+
+
+def _schema(parameters: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+    """Refuse what is no JSON schema of objects. A function of which calls must keep the schema has more to fulfil."""
+    kinds = parameters.get("type", "object")
+    if (reason := schema_fault(parameters)) or "object" not in kinds:
+        reason = reason or f"type is {kinds}"
+        message = f"of {info.data.get('name')!r} cannot be compiled: {reason}; expected a JSON schema of objects"
+        raise PydanticCustomError(BAD_SCHEMA, "{message}", {"message": message})
+    return parameters
+
+
+def count_characters(value: Any) -> int:
+    """Characters of all texts in a value."""
+    count, values = 0, [value]
+    while values:
+        value = values.pop()
+        if isinstance(value, str):
+            count += len(value)
+        elif isinstance(value, BaseModel):
+            values += value.__dict__.values()
+        elif isinstance(value, dict):
+            values += [*value, *value.values()]
+        elif isinstance(value, list):
+            values += value
+    return count
+
+
+# Also of no function: the longest that an answer may hold.
+CalledName = Annotated[str, Field(min_length=1, max_length=1024)]
+ParametersSchema = Annotated[JsonObject, AfterValidator(_schema)]
+Verbosity = Literal["low", "medium", "high"]
 
 
 class TextPart(Strict):
@@ -34,7 +65,7 @@ class TextPart(Strict):
 
 
 class FunctionCall(Strict):
-    name: Annotated[str, Field(min_length=1, max_length=256)]
+    name: CalledName
     arguments: Text = Field(description="a JSON object, as text")
 
 
@@ -51,6 +82,9 @@ class ChatMessage(Strict):
     reasoning: Text | None = Field(None, description="vLLM's name of reasoning_content")
     tool_calls: Annotated[list[RequestToolCall], Field(fail_fast=True, max_length=128)] | None = None
     tool_call_id: Text | None = None
+    function_call: Annotated[JsonObject, Field(max_length=0)] | None = Field(
+        None, description="not served; use tool_calls"
+    )
     prefix: bool | None = Field(None, description="in the last message, an assistant's: the answer continues it")
 
     @model_validator(mode="after")

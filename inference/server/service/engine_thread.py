@@ -9,7 +9,7 @@ from typing import Protocol
 from ...completion import Delta
 from ...engine.engine import Engine, EngineStats
 from ...engine.fault import Fault, first_line, log_fault
-from .open_work import STEP_FAILED, STOPPED, TIMED_OUT, Entry, OpenWork, ScoreJob, error_delta, with_failure
+from .open_work import STEP_FAILED, STOPPED, Entry, OpenWork, ScoreJob, error_delta, with_failure
 from .streams import Inbox, deliver
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class EngineThread:
 
     def turn(self) -> None:
         """Queue what has arrived, run one step, deliver its deltas, and do one job. Raises DeviceLost."""
-        entries, cancels, job = self.work.take()
+        entries, cancels, job = self.work.take(self.clock())
         failed = self._step(entries, cancels)
         if job is not None:
             failed |= job.run(self._engine)
@@ -106,9 +106,6 @@ class EngineThread:
                 except Exception as error:
                     log_fault(log, "request %d could not be queued", entry.request.id)
                     refused.append(error_delta(entry.request, str(Fault("queueing the request", error))))
-            for entry in self.work.overdue(self.clock()):
-                entry.failure = TIMED_OUT
-                cancels.append(entry.request.id)
             for request_id in cancels:
                 self._engine.abort(request_id)
             deltas = self._engine.step()
@@ -146,7 +143,8 @@ class EngineThread:
                 self.typical_seconds += 0.1 * (now - entry.submitted - self.typical_seconds)
             for observer in self.observers:
                 try:
-                    _tell(observer, delta, now, entry)
+                    since_token = None if entry.last_token is None else now - entry.last_token
+                    observer.delivers(delta, now - entry.submitted, since_token)
                 except Exception:
                     self._log_once(observer, "an observer failed; its further failures are not logged")
             if delta.token_ids:
@@ -224,20 +222,5 @@ class Delivery:
 class Observer(Protocol):
     """The engine's thread calls it, so it must be quick. The first exception that it raises is logged, the others are ignored."""
 
-    def first_token(self, seconds: float) -> None:
-        """`seconds` since the request was submitted."""
-
-    def next_token(self, seconds: float) -> None:
-        """`seconds` since the token before."""
-
-    def finished(self, delta: Delta, seconds: float) -> None:
-        """`delta` is the request's last one; `seconds` since it was submitted."""
-
-
-def _tell(observer: Observer, delta: Delta, now: float, entry: Entry) -> None:
-    if delta.token_ids and entry.last_token is None:
-        observer.first_token(now - entry.submitted)
-    elif delta.token_ids and entry.last_token is not None:
-        observer.next_token(now - entry.last_token)
-    if delta.finish_reason is not None:
-        observer.finished(delta, now - entry.submitted)
+    def delivers(self, delta: Delta, seconds: float, since_token: float | None) -> None:
+        """seconds: since the request was submitted. since_token: since its token before; None: there is none."""

@@ -164,18 +164,20 @@ class OpenWork:
             self._wake.notify_all()  # `drain` may be waiting for this
             self._wake.wait_for(lambda: self._entries or self._waiting_jobs or self.is_stopping, seconds)
 
-    def take(self) -> tuple[list[Entry], list[int], ScoreJob | None]:
-        """Take what has arrived since the last call: requests, ids of cancelled ones; and the oldest waiting job."""
+    def take(self, now: float) -> tuple[list[Entry], list[int], ScoreJob | None]:
+        """Take what has come since the last call: requests, ids of those to end; and the oldest waiting job.
+
+        Requests end if they were cancelled or have passed their deadline.
+        """
         with self._wake:
             job = self._waiting_jobs.popleft() if self._waiting_jobs else None
             arrivals, self._arrivals = self._arrivals, []
             cancels, self._cancels = self._cancels, []
+            for entry in self._entries.values():
+                if entry.deadline < now and entry.failure is None:
+                    entry.failure = TIMED_OUT
+                    cancels.append(entry.request.id)
             return arrivals, cancels, job
-
-    def overdue(self, now: float) -> list[Entry]:
-        """The requests that have passed their deadline and for which that is new."""
-        with self._wake:
-            return [entry for entry in self._entries.values() if entry.deadline < now and entry.failure is None]
 
     def end(self, request_ids: Iterable[int]) -> int:
         """These requests have ended. Returns how many are open."""

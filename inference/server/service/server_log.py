@@ -37,13 +37,8 @@ class ServerLog:
         self._service = service
         self._restart(service.stats().engine)
 
-    def first_token(self, seconds: float) -> None:
-        self._first_tokens += 1
-
-    def next_token(self, seconds: float) -> None:
-        pass
-
-    def finished(self, delta: Delta, seconds: float) -> None:
+    def delivers(self, delta: Delta, seconds: float, since_token: float | None) -> None:
+        self._first_tokens += since_token is None and bool(delta.token_ids)
         completion = delta.completion
         if completion is None or not log.isEnabledFor(logging.INFO):
             return

@@ -111,7 +111,7 @@ class Service:
         """Queue several requests of `requests`, all or none; one stream for each. Errors as `submit`."""
         loop = asyncio.get_running_loop()
         inboxes = [AsyncInbox(loop) for _ in requests]
-        self._queue([self._entry(request, inbox) for request, inbox in zip(requests, inboxes, strict=True)])
+        self._queue(requests, inboxes)
         return [AsyncStream(request.id, self.cancel, inbox) for request, inbox in zip(requests, inboxes, strict=True)]
 
     def stream(
@@ -127,7 +127,7 @@ class Service:
         call itself.
         """
         request, inbox = self.requests.from_tokens(token_ids, params, inspect, policy=policy), SyncInbox()
-        self._queue([self._entry(request, inbox)])
+        self._queue([request], [inbox])
         return SyncStream(request, self.cancel, inbox)
 
     async def score(self, request: Request, top: int = 0) -> list[TokenLogprob]:
@@ -166,7 +166,9 @@ class Service:
 
     def check_capacity(self, count: int) -> None:
         """Raise Busy, or ValueError, if `count` requests would be refused now, before time is spent on encoding their prompts."""
-        self._admit(count, lambda: None)
+        check_process(self._process)
+        with self._admitting:
+            self._check(count)
 
     def stats(self) -> ServiceStats:
         thread = self._thread
@@ -197,25 +199,20 @@ class Service:
     def __exit__(self, *exception: object) -> None:
         self.stop()
 
-    def _entry(self, request: Request, inbox: Inbox) -> Entry:
+    def _queue(self, requests: Sequence[Request], inboxes: Sequence[Inbox], jobs: Sequence[ScoreJob] = ()) -> None:
+        """Queue all or none. Raises Busy, ValueError for too many, or RuntimeError in a fork."""
+        check_process(self._process)
         now = self._thread.clock()
-        return Entry(request, inbox, now, now + self.deadline)
-
-    def _queue(self, entries: list[Entry], jobs: Sequence[ScoreJob] = ()) -> None:
-        self._admit(len(entries) + len(jobs), lambda: self._thread.queue(entries, jobs))
+        entries = [Entry(*each, now, now + self.deadline) for each in zip(requests, inboxes, strict=True)]
+        with self._admitting:
+            self._check(len(entries) + len(jobs))
+            self._thread.queue(entries, jobs)
 
     def _job(self, work: Callable[[Engine, Callable[[], bool]], object]) -> ScoreJob:
         clock = self._thread.clock
         job = ScoreJob(work, clock() + self.deadline, clock)
-        self._queue([], [job])
+        self._queue([], [], [job])
         return job
-
-    def _admit(self, count: int, queue: Callable[[], None]) -> None:
-        """Call `queue`, which queues `count` requests. Instead raises Busy, ValueError for too many, or RuntimeError in a fork."""
-        check_process(self._process)
-        with self._admitting:
-            self._check(count)
-            queue()
 
     def _check(self, count: int) -> None:
         if count > self.capacity:

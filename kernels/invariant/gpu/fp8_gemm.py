@@ -10,9 +10,10 @@ import torch
 
 from ...cuda.fp8_gemm import MAX_SHARED_LAUNCH_ROWS, Tile, in_one_launch, multiply_into, multiprocessors, swap_ab_tile
 from ...cuda.fp8_gemm import choose as choose_dense
-from ...cuda.grouped_gemm import MAX_GATHER_TILE, grouped_into
+from ...cuda.grouped_gemm import MAX_GATHER_TILE
 from ...cuda.grouped_gemm import MAX_SHARED_LAUNCH_ROWS as MAX_FUSED_ROWS
 from ...cuda.grouped_gemm import choose as choose_grouped
+from ...cuda.grouped_gemm import grouped_gemm as fp8_grouped_gemm
 from ...cuda.grouped_gemm import in_one_launch as grouped_in_one_launch
 from ...tile.grouped_gemm import grouped_gemm as bf16_grouped_gemm
 from ...tile.sum_parts import sum_parts
@@ -91,7 +92,7 @@ def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype
 def grouped_gemm(routed: GroupedRows) -> None:
     """Multiply without splitting K. In bf16 the TileLang kernel has one tile and one chain of MMAs for any number of rows."""
     if isinstance(routed.a, Quantized):
-        grouped_into(routed, 1)
+        fp8_grouped_gemm(routed, 1)
     else:
         bf16_grouped_gemm(routed)
 
@@ -105,4 +106,4 @@ def grouped_gemm_with_shared(
         grouped_in_one_launch(routed, dense, dense_weight, out, beside_previous, tile, 1)
     else:
         _dense_into(out, dense, *dense_weight, 1)
-        grouped_into(routed, 1)
+        fp8_grouped_gemm(routed, 1)

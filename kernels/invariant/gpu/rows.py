@@ -1,5 +1,7 @@
 """Norms and fp32 projections on a Hopper GPU, batch-invariant: the compiled kernels, without their fallbacks to torch."""
 
+from functools import partial
+
 import torch
 
 from ...cuda import fp32_ops
@@ -21,7 +23,7 @@ def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: f
     return fp32_ops.layer_norm(x, weight, bias, eps)
 
 
-fp32_linear = fp32_ops.fp32_linear_in_order
+fp32_linear = partial(fp32_ops.fp32_linear, one_order=True)
 
 
 def norm_and_cache(new: NewEntries) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
@@ -29,4 +31,4 @@ def norm_and_cache(new: NewEntries) -> tuple[torch.Tensor, torch.Tensor, torch.T
         raise ValueError(
             f"keys has {new.keys.shape[1]} dims; expected at most {MAX_NORM_WIDTH} in deterministic mode on a GPU"
         )
-    return fused.in_order(new)
+    return fused.norm_and_cache(new, one_order=True)

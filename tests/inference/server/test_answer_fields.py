@@ -1,6 +1,7 @@
 """Fields about parts of an answer: stop strings, the number of calls, numbers of tokens while it is written, earlier reasoning."""
 
 import json
+import math
 
 import pytest
 
@@ -187,3 +188,44 @@ def test_reasoning_by_the_name_that_vllm_writes(server, http):
     server.model.say(server.llm.tokenizer.encode_pieces([" see", END, "Yes"]), len(prompt))
     body = {"messages": begun, "continue_final_message": True, "thinking": {"type": "enabled"}, "temperature": 0}
     assert ask(http, body, False)[:2] == (" see", "Yes")
+
+
+ODD_CALLS = {
+    "a long name": ("n" * 300, "a", "true", "x", {"a": "x"}),
+    "an infinite number": ("f", "b", "false", "-1e999", {"b": -math.inf}),
+    "an infinite number inside": ("f", "b", "false", '{"c": [1e400, "é"]}', {"b": {"c": [math.inf, "é"]}}),
+    "150 levels": ("f", "b", "false", "[" * 150 + "]" * 150, None),
+    "250 levels": ("f", "b", "false", "[" * 250 + "]" * 250, {"b": "[" * 250 + "]" * 250}),
+    "a name twice": ("f", "b", "false", '{"c": 1, "c": 2}', {"b": {"c": 2}}),
+}
+
+
+@pytest.mark.parametrize("cut", [0, 1])
+@pytest.mark.parametrize(("name", "key", "kind", "value", "expected"), ODD_CALLS.values(), ids=ODD_CALLS)
+def test_odd_calls_are_the_same_for_every_endpoint_whole_and_streamed(
+    server, http, name, key, kind, value, expected, cut
+):
+    """cut: max_tokens ends the answer with the value's mark, before the call's."""
+    head = ["\n\n<", D, "function_calls>\n<", D, f'invoke name="{name}">\n<', D]
+    written = [*head, f'parameter name="{key}" string="{kind}">{value}</', D, "parameter>"]
+    limit = len(server.llm.tokenizer.encode_pieces(written)) if cut else 2000
+    written += ["\n</", D, "invoke>\n</", D, "function_calls>"]
+    plain = {"name": "f", "parameters": {"type": "object"}}
+    shown = [{"type": "function", "function": plain}]
+    server.say(written, ASK, tools=shown)
+    body = {"temperature": 0, "messages": ASK, "max_tokens": limit}
+    (*_, [arguments], reason), other = (ask(http, {**body, "tools": shown}, stream) for stream in (False, True))
+    assert other[2:] == ([arguments], reason) and reason == ("length" if cut else "tool_calls")
+    asked = {"temperature": 0, "input": "Hi", "max_output_tokens": limit, "tools": [{"type": "function", **plain}]}
+    items = http.post(RESPONSES, json=asked).json()["output"], chunks(http, RESPONSES, asked)[-1]["response"]["output"]
+    assert [[item["arguments"] for item in output] for output in items] == [[arguments]] * 2
+    body |= {"tools": [{"name": "f", "input_schema": plain["parameters"]}]}
+    [block] = http.post("/v1/messages", json=body).json()["content"]
+    events = chunks(http, "/v1/messages", body)
+    assert "".join(each["delta"].get("partial_json", "") for each in events if "delta" in each) == arguments
+    assert block["name"] == name and block["input"] == json.loads(arguments + "}" * cut)
+    assert expected is None or block["input"] == expected
+    call = {"id": "1", "type": "function", "function": {"name": name, "arguments": arguments}}
+    result = {"role": "tool", "tool_call_id": "1", "content": "x"}
+    again = {"messages": [*ASK, {"role": "assistant", "content": "", "tool_calls": [call]}, result]}
+    assert http.post("/tokenize", json=again).status_code == 200

@@ -6,6 +6,7 @@ import jsonschema_rs
 import pytest
 
 from deepseek_v32.inference.params import MAX_SEED
+from deepseek_v32.inference.server.api.protocol import FUNCTION_NAME
 from deepseek_v32.inference.server.service.service import Service
 from support.server import serving, stand_in_llm
 
@@ -300,9 +301,149 @@ SENTENCES = {
     "stream_options": ({"stream_options": 1}, "stream_options is 1; expected an object"),
     "tools": ({"tools": [[]]}, "tools.0 is a list; expected an object"),
     "temperature": ({"temperature": 11}, "temperature is 11; expected less than or equal to 10"),
+    "empty list": ({"messages": []}, "messages has 0 items; expected at least 1 item"),
+    "empty text": ({"stop": ["a", ""]}, 'stop.1 is ""; expected at least 1 character'),
+    "top_logprobs": ({"top_logprobs": 3}, "top_logprobs is 3; expected null or 0 unless logprobs is true"),
+    "name": (
+        {"tools": [{"type": "function", "function": {"name": "a b"}}]},
+        f'tools.0.function.name is "a b"; expected match pattern \'{FUNCTION_NAME}\'',
+    ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("fields", "sentence"), SENTENCES.values(), ids=SENTENCES)
 def test_the_sentence_has_the_value_and_what_is_expected(http, fields, sentence):
     assert refusal(http, CHAT, {"messages": ASK, **fields})[1] == sentence
+
+
+MESSAGES_API = "/v1/messages"
+NAMELESS = {"type": "json_schema", "schema": {"type": "object"}}
+FIELDS = {  # by path: bodies, the field that is wrong, and the beginning of the sentence
+    CHAT: [
+        ({"logit_bias": {"999999": 1}}, "logit_bias", "logit_bias holds 999999; "),
+        ({"stop_token_ids": [999999]}, "stop_token_ids", "stop_token_ids holds 999999; "),
+        ({"messages": [*ASK, {"role": "assistant", "function_call": {"name": "f"}}]}, "messages.1.function_call", ""),
+        (
+            {"tool_choice": "required", "tools": GOOD, "guided_regex": "a"},
+            "tool_choice",
+            "tool_choice is required; expected auto or none with guided_regex",
+        ),
+        (
+            {"messages": [{"role": "assistant", "content": "a", "prefix": True}]},
+            "messages",
+            "messages has only the beginning of the answer; ",
+        ),
+    ],
+    TEXT: [
+        ({"prompt": [999999]}, "prompt", "prompt holds token id 999999"),
+        ({"prompt": ""}, "prompt", "prompt is empty; "),
+    ],
+    RESPONSES: [
+        (
+            {"tool_choice": {"type": "allowed_tools", "tools": []}},
+            "tool_choice.type",
+            'tool_choice.type is "allowed_tools"; ',
+        ),
+        (
+            {"text": {"format": {**NAMELESS, "schema": {"type": "x"}}}},
+            "text.format",
+            "text.format cannot be compiled: ",
+        ),
+    ],
+    "/tokenize": [({"prompt": "a", "messages": ASK}, None, "body: expected either prompt or messages")],
+    MESSAGES_API: [
+        ({"tool_choice": {"type": "tool"}}, None, "tool_choice: type is 'tool'; expected name with it"),
+        ({"tool_choice": {"type": "any"}}, None, "tool_choice is any; expected a function in tools"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image"}]}]},
+            None,
+            "messages.0.content.0: this type of block is not served; expected text, thinking, ",
+        ),
+        ({"messages": [{"role": "user", "content": ["a"]}]}, None, 'messages.0.content.0 is "a"; expected an object'),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": 5}]}]},
+            None,
+            "messages.0.content.0.tool_use_id is 5; ",
+        ),
+        (
+            {"output_config": {"format": {**NAMELESS, "schema": {"type": "x"}}}},
+            None,
+            "output_config.format cannot be compiled: ",
+        ),
+        (
+            {"messages": [{"role": "assistant", "content": "a"}]},
+            None,
+            "messages has only the beginning of the answer; ",
+        ),
+        (
+            {
+                "tool_choice": {"type": "any"},
+                "tools": [{"name": "f", "input_schema": {"type": "object"}}],
+                "output_config": {"format": NAMELESS},
+            },
+            None,
+            "tool_choice is any; expected auto or none with output_config.format, ",
+        ),
+    ],
+}
+
+
+@pytest.mark.parametrize("path", FIELDS)
+def test_the_field_is_the_one_that_the_client_has_sent(http, path):
+    whole = {CHAT: {"messages": ASK}, RESPONSES: {"input": "a"}, MESSAGES_API: {"messages": ASK, "max_tokens": 2}}
+    for body, field, sentence in FIELDS[path]:
+        error = http.post(path, json={**whole.get(path, {}), **body}).json()["error"]
+        assert error.get("param") == field and error["message"].startswith(sentence), error
+
+
+def test_what_changes_no_text_is_accepted(http):
+    """Fields of OpenAI's and Anthropic's clients, null for what they do not use, and the longest names of functions."""
+    function = {"name": "mcp__" + "x" * 123, "parameters": {"type": "object"}}
+    known = {
+        "prompt_cache_options": {"mode": "explicit"},
+        "moderation": None,
+        "context_management": None,
+        "anything": None,
+    }
+    for path, body in (
+        (
+            CHAT,
+            {
+                "messages": ASK,
+                **known,
+                "max_tokens": 1,
+                "audio": None,
+                "web_search_options": None,
+                "tools": [{"type": "function", "function": function}],
+            },
+        ),
+        (
+            TEXT,
+            {
+                "prompt": "a",
+                "max_tokens": 1,
+                "truncate_prompt_tokens": None,
+                "structured_outputs": {"regex": "a", "structural_tag": None},
+            },
+        ),
+        (
+            RESPONSES,
+            {
+                "input": "a",
+                **known,
+                "max_output_tokens": 1,
+                "tools": [{"type": "function", **function}],
+                "include": ["message.input_image.image_url", "computer_call_output.output.image_url"],
+            },
+        ),
+        (
+            MESSAGES_API,
+            {
+                "messages": ASK,
+                "max_tokens": 1,
+                "fallbacks": None,
+                "tools": [{"name": function["name"], "input_schema": function["parameters"]}],
+            },
+        ),
+    ):
+        assert (answer := http.post(path, json=body)).status_code == 200, answer.text

@@ -14,7 +14,7 @@ from deepseek_v32.inference.engine.request_state import RequestState
 from deepseek_v32.inference.engine.scheduling.pages import PagePool
 from deepseek_v32.inference.server.service import engine_thread, server_log
 from deepseek_v32.inference.server.service.engine_thread import EngineThread
-from deepseek_v32.inference.server.service.open_work import ScoreJob
+from deepseek_v32.inference.server.service.open_work import Entry, ScoreJob
 from deepseek_v32.inference.server.service.server_log import ServerLog
 from deepseek_v32.inference.server.service.service import Busy, Service
 from deepseek_v32.inference.server.service.streams import SyncInbox
@@ -70,16 +70,14 @@ def raise_fault(*arguments, **keywords):
 
 
 class BrokenObserver:
-    first_token = next_token = finished = raise_fault
+    delivers = raise_fault
 
 
 class CountingObserver:
     calls = 0
 
-    def count(self, *arguments):
+    def delivers(self, *arguments):
         self.calls += 1
-
-    first_token = next_token = finished = count
 
 
 class BrokenHandler(logging.Handler):
@@ -106,7 +104,7 @@ def test_an_observer_that_raises_is_reported_once_and_disturbs_nobody(service, c
     service.observe(other)
     assert tokens_of(service.stream(PROMPT, GREEDY)) == reference_tokens(PROMPT, 12)
     assert works(service)
-    assert other.calls == 2 * 13
+    assert other.calls == 2 * 12
     reports = [record for record in caplog.records if "observer" in record.getMessage()]
     assert len(reports) == 1 and reports[0].exc_info
 
@@ -276,8 +274,8 @@ def test_a_request_that_arrives_while_the_thread_dies_ends(monkeypatch):
     with pytest.raises(Busy):
         for _ in range(100):
             assert last_of(service.stream(PROMPT, GREEDY)).finish_reason == "error"
-    entry = service._entry(service.requests.from_tokens(PROMPT, GREEDY), inbox := SyncInbox())
-    service._thread.queue([entry])
+    inbox = SyncInbox()
+    service._thread.queue([Entry(service.requests.from_tokens(PROMPT, GREEDY), inbox, 0.0, float("inf"))])
     assert inbox.get().finish_reason == "error"
     job = ScoreJob(lambda engine, is_over: None, float("inf"))
     service._thread.queue([], [job])

@@ -1,12 +1,12 @@
 """The message of an answer and its events: its blocks, why it stopped, and its tokens."""
 
+import json
 import secrets
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic_core import from_json
-
 from ....completion import Completion
+from ....text.tool_arguments import whole_members
 from ..blocks import Blocks, Event
 from ..context import ApiContext, new_id
 from ..protocol import ChatRequest
@@ -28,6 +28,7 @@ class Answer(Blocks):
 
     def __init__(self, context: ApiContext, body: MessagesRequest, chat: ChatRequest, prompt_tokens: int) -> None:
         super().__init__(context, chat)
+        self._inputs: dict[str, str] = {}  # by the names that stand for them in the blocks: arguments, as JSON
         self._prompt_tokens, self._max_tokens = prompt_tokens, body.max_tokens
         self._head = {"id": new_id("msg").replace("-", "_"), "type": "message", "role": "assistant"}
         self._head["model"] = context.model_name
@@ -50,6 +51,13 @@ class Answer(Blocks):
         yield {"type": "message_delta", "delta": ending, "usage": usage}
         yield {"type": "message_stop"}
 
+    def body(self) -> str:
+        """The arguments of calls stand in it as they are in a stream: numbers may be beyond the range of floats."""
+        text = json.dumps(self.whole, ensure_ascii=False)
+        for name, arguments in self._inputs.items():
+            text = text.replace(json.dumps(name), arguments, 1)
+        return text
+
     def _open(self, kind: str, name: str | None) -> Iterator[Event]:
         named = {"id": f"toolu_{secrets.token_hex(12)}", "name": name} if kind == "tool_use" else {}
         self.blocks.append({"type": kind, **named, **_EMPTY[kind]})
@@ -64,8 +72,8 @@ class Answer(Blocks):
     def _closed(self) -> Iterator[Event]:
         block = self.blocks[-1]
         if block["type"] == "tool_use":
-            # The arguments of a call that max_tokens cut are the beginning of an object.
-            block["input"] = from_json(self._text or "{}", allow_partial=True)
+            block["input"] = f"input of {block['id']}"
+            self._inputs[block["input"]] = whole_members(self._text)
         else:
             block[block["type"]] = self._text
         if block["type"] == "thinking":

@@ -3,7 +3,7 @@
 import json
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, Tag, ValidationError, model_validator
 
 from ....params import MAX_STOP_STRINGS
 from ..errors import ApiError, invalid
@@ -13,13 +13,13 @@ from ..fields import (
     CommonFields,
     Integer,
     JsonObject,
-    ParametersSchema,
     StopString,
     Strict,
     Text,
     Whole,
+    by_type,
 )
-from ..protocol import FUNCTION_NAME, ChatRequest, FunctionName
+from ..protocol import FUNCTION_NAME, CalledName, ChatRequest, FunctionName, ParametersSchema
 
 # Claude Code puts this line, which differs from request to request, before its system prompt: no page could be reused.
 _BILLING = "x-anthropic-billing-header:"
@@ -49,7 +49,7 @@ class RedactedThinkingBlock(Strict):
 class ToolUseBlock(Strict):
     type: Literal["tool_use"]
     id: Text
-    name: Annotated[str, Field(min_length=1, max_length=256)]
+    name: CalledName
     input: JsonObject
 
 
@@ -72,7 +72,21 @@ class ToolResultBlock(Strict):
 
 
 Block = Annotated[
-    TextBlock | ThinkingBlock | RedactedThinkingBlock | ToolUseBlock | ToolResultBlock, Field(discriminator="type")
+    Annotated[TextBlock, Tag("TextBlock")]
+    | Annotated[ThinkingBlock, Tag("ThinkingBlock")]
+    | Annotated[RedactedThinkingBlock, Tag("RedactedThinkingBlock")]
+    | Annotated[ToolUseBlock, Tag("ToolUseBlock")]
+    | Annotated[ToolResultBlock, Tag("ToolResultBlock")],
+    by_type(
+        "block",
+        {
+            "text": "TextBlock",
+            "thinking": "ThinkingBlock",
+            "redacted_thinking": "RedactedThinkingBlock",
+            "tool_use": "ToolUseBlock",
+            "tool_result": "ToolResultBlock",
+        },
+    ),
 ]
 
 
@@ -104,6 +118,12 @@ class ToolChoice(Strict):
     type: Literal["auto", "any", "tool", "none"]
     name: Annotated[str, Field(pattern=FUNCTION_NAME)] | None = None
     disable_parallel_tool_use: bool | None = None
+
+    @model_validator(mode="after")
+    def _has_name(self) -> "ToolChoice":
+        if self.type == "tool" and self.name is None:
+            raise ValueError("type is 'tool'; expected name with it")
+        return self
 
 
 class Thinking(Strict):

@@ -24,6 +24,8 @@ _NAMES = {
     "response_format": "output_config.format",
     "structured_outputs": "output_config.format",
     "stop": "stop_sequences",
+    "tool_choice is required": "tool_choice is any",
+    "none with response_format": "none with output_config.format",
 }
 
 
@@ -37,8 +39,7 @@ def messages_router(context: ApiContext) -> APIRouter:
     )
     async def create_message(body: MessagesRequest, request: Request) -> Response:
         """Answer a conversation."""
-        context.check_model(body.model)
-        context.check_capacity(1)
+        context.check(body.model, 1)
         headers = skipped(body.tools, CustomTool)
         if body.stream:
             return EventStream(streamed(*await _begin(context, body)), headers)
@@ -64,7 +65,7 @@ async def _begin(context: ApiContext, body: MessagesRequest) -> tuple[Answer, As
     chat, sources = chat_request(body)
     with renamed(_NAMES):
         [request] = await make_chat_requests(context, chat, partial(_name, sources))
-        [stream] = await context.submit([request])
+        [stream] = await context.service.submit_many([request])
     return Answer(context, body, chat, len(request.prompt)), stream
 
 

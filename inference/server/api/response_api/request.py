@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Field, Tag, model_validator
 
 from ..fields import (
     MAX_ID,
@@ -13,10 +13,10 @@ from ..fields import (
     Seed,
     Strict,
     Text,
-    Verbosity,
     Whole,
+    by_type,
 )
-from ..protocol import ChatRequest, Function, FunctionName
+from ..protocol import CalledName, ChatRequest, Function, FunctionName, Verbosity
 
 MAX_ITEMS = 4095  # which, with the instructions, are at most as many messages as a chat request has
 
@@ -50,7 +50,7 @@ class Message(Strict):
 class FunctionCallItem(Strict):
     type: Literal["function_call"]
     call_id: Text
-    name: Annotated[str, Field(min_length=1, max_length=256)]
+    name: CalledName
     arguments: Text = Field(description="a JSON object, as text")
 
 
@@ -80,30 +80,22 @@ class ItemReference(Strict):
     id: Text
 
 
-_KINDS = {
-    "message": "Message",
-    "function_call": "FunctionCallItem",
-    "function_call_output": "FunctionCallOutput",
-    "reasoning": "ReasoningItem",
-    "item_reference": "ItemReference",
-}
-
-
-def _kind(item: Any) -> str | None:
-    kind = item.get("type") if isinstance(item, dict) else getattr(item, "type", None)
-    return _KINDS.get(kind or "message") if kind is None or isinstance(kind, str) else None
-
-
 Item = Annotated[
     Annotated[Message, Tag("Message")]
     | Annotated[FunctionCallItem, Tag("FunctionCallItem")]
     | Annotated[FunctionCallOutput, Tag("FunctionCallOutput")]
     | Annotated[ReasoningItem, Tag("ReasoningItem")]
     | Annotated[ItemReference, Tag("ItemReference")],
-    Discriminator(
-        _kind,
-        custom_error_type="item",
-        custom_error_message=f"this type of item is not served; expected {', '.join(_KINDS)}",
+    by_type(
+        "item",
+        {
+            "message": "Message",
+            "function_call": "FunctionCallItem",
+            "function_call_output": "FunctionCallOutput",
+            "reasoning": "ReasoningItem",
+            "item_reference": "ItemReference",
+        },
+        default="message",
     ),
 ]
 
@@ -187,6 +179,8 @@ class ResponseRequest(IgnoredFields):
                 "web_search_call.results",
                 "file_search_call.results",
                 "code_interpreter_call.outputs",
+                "message.input_image.image_url",
+                "computer_call_output.output.image_url",
             ]
         ]
         | None

@@ -14,8 +14,8 @@ from ..chat import make_chat_requests
 from ..context import ApiContext
 from ..errors import ApiError, declared, renamed, skipped
 from ..events import EventStream, whole
-from ..fields import count_characters
 from ..guard import BoundedRoute
+from ..protocol import count_characters
 from ..responses import EVENTS
 from .answer import Answer
 from .request import MAX_ITEMS, FunctionTool, Item, ItemReference, Message, ResponseRequest, chat_request
@@ -111,8 +111,7 @@ def responses_router(context: ApiContext) -> APIRouter:
     )
     async def create_response(body: ResponseRequest, request: Request) -> Response:
         """Answer a text or a conversation of items."""
-        context.check_model(body.model)
-        context.check_capacity(1)
+        context.check(body.model, 1)
         headers = skipped(body.tools, FunctionTool)
         if body.stream:
             return EventStream(streamed(*await _begin(context, body, kept)), headers)
@@ -159,7 +158,7 @@ async def _begin(context: ApiContext, body: ResponseRequest, kept: KeptResponses
 
     with renamed(_NAMES):
         [request] = await make_chat_requests(context, chat, name)
-        [stream] = await context.submit([request])
+        [stream] = await context.service.submit_many([request])
 
     def keep(response: dict[str, Any]) -> None:
         if body.store is not False:
@@ -173,6 +172,7 @@ _NAMES = {
     "messages": "input",
     "response_format": "text.format",
     "structured_outputs": "text.format",
+    "none with response_format": "none with text.format",
     "max_completion_tokens": "max_output_tokens",
     "max_tokens": "max_output_tokens",
 }
