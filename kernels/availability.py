@@ -8,7 +8,16 @@ import torch
 from . import device as hardware
 from .errors import ArgumentError
 from .implementations import INVARIANT, OPERATIONS
-from .registry import check_names, choose_implementation, leading_dtype, preference_of
+from .registry import check_names, choose_implementation, preference_of
+
+
+def leading_dtype(operation: str, precision: str) -> torch.dtype:
+    """Return the dtype of the leading tensor that a model in exact, bf16 or fp8 precision passes to an operation."""
+    if precision == "exact" or operation.startswith(("select_topk", "route")):
+        return torch.float32
+    if precision == "fp8" and ("_gemm" in operation or operation.endswith("indexer_logits")):
+        return torch.float8_e4m3fn
+    return torch.bfloat16
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""FP8 quantisation: e4m3 values with one fp32 scale per group of 128 (activations) or block of 128 x 128 (weights).
+"""FP8 quantisation of activations: e4m3 values with one fp32 scale per group of 128. quantize_weight.py has that of weights.
 
 scale = max(amax, floor) / 448, rounded up to a power of two if `ue8m0`; value = x / scale. If a group or block holds a NaN or an
 infinity, its scale and all its values are NaN, in every operation that quantises: e4m3 and ue8m0 have no infinity, and a NaN that
@@ -9,7 +9,6 @@ Source: DeepSeek-V3 report, section 3.3; DeepSeek-V3.2 config.json, quantization
 import torch
 
 from .checks import FLOATS, check_tensor
-from .reference import quantize as reference
 from .registry import Preference, choose
 from .types import Normed, Quantized
 
@@ -62,29 +61,3 @@ def swiglu_quantize(gate_up: torch.Tensor, ue8m0: bool = True, *, backend: str |
     if gate_up.shape[1] % 2:
         raise ValueError(f"gate_up has {gate_up.shape[1]} columns; expected an even number")
     return Quantized(*choose("swiglu_quantize", gate_up, backend)(gate_up, ue8m0))
-
-
-def quantize_weight(weight: torch.Tensor, ue8m0: bool = True) -> Quantized:
-    """Quantise a weight [N, K] in 128 x 128 blocks; scales [ceil(N / 128), ceil(K / 128)]. Used once, when loading."""
-    check_tensor("weight", weight, (None, None), (*FLOATS, torch.float16))
-    return Quantized(*reference.quantize_weight(weight, ue8m0))
-
-
-def dequantize_weight(
-    weight: torch.Tensor,
-    scale: torch.Tensor,
-    dtype: torch.dtype = torch.float32,
-    out: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """Multiply a weight [N, K] e4m3 by its block scales [ceil(N / 128), ceil(K / 128)], in `dtype`.
-
-    `out` [N, K] is written and returned. New memory of this size takes longer than the conversion on a CPU.
-    """
-    check_tensor("weight", weight, (None, None), torch.float8_e4m3fn)
-    blocks = tuple(-(-size // reference.GROUP) for size in weight.shape)
-    check_tensor("scale", scale, blocks, torch.float32, weight.device)
-    if out is None:
-        out = torch.empty(weight.shape, dtype=dtype, device=weight.device)
-    check_tensor("out", out, tuple(weight.shape), dtype, weight.device)
-    reference.dequantize_weight(weight, scale, out)
-    return out

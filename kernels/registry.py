@@ -23,15 +23,6 @@ Preference = tuple[str, ...]
 Operation = Callable[..., torch.Tensor]  # or several tensors, which a caller unpacks in the same way
 
 
-def leading_dtype(operation: str, precision: str) -> torch.dtype:
-    """Return the dtype of the leading tensor that a model in exact, bf16 or fp8 precision passes to an operation."""
-    if precision == "exact" or operation.startswith(("select_topk", "route")):
-        return torch.float32
-    if precision == "fp8" and ("_gemm" in operation or operation.endswith("indexer_logits")):
-        return torch.float8_e4m3fn
-    return torch.bfloat16
-
-
 def preference_of(backend: str, deterministic: bool = False) -> Preference:
     """Return the preference that a model with this backend passes to its operations.
 

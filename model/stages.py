@@ -7,7 +7,6 @@ names, shapes and formulas.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol
 
 import torch
 
@@ -16,13 +15,8 @@ from ..kernels.types import Quantized
 Rows = slice | torch.Tensor  # some of a step's T rows
 # Values that a fused kernel never materialises are passed as callables, which a sink calls: the plain formula.
 Values = torch.Tensor | Quantized | Callable[[], torch.Tensor] | None
-
-
-class StageSink(Protocol):
-    """Takes the stages of a forward pass, in the order in which they are computed."""
-
-    def __call__(self, name: str, layer: int | None, rows: Rows | None, values: Values) -> None: ...
-
+# Takes the stages of a forward pass, in the order in which they are computed: name, layer, rows and values.
+StageSink = Callable[[str, int | None, Rows | None, Values], None]
 
 _SINK: ContextVar[StageSink | None] = ContextVar("stages", default=None)  # of this thread
 

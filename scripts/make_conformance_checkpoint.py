@@ -26,7 +26,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from deepseek_v32.inference.llm import DEMO
-from deepseek_v32.kernels.quantize import dequantize_weight
+from deepseek_v32.kernels.quantize_weight import dequantize_weight
 
 NARROW = 16  # attention heads and index heads of the demo
 RMS_NORM_EPS, INDEX_TOPK = 1e-5, 2048

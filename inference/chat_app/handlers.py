@@ -74,7 +74,7 @@ class Handlers:
             upto = conversation.messages[: int(data.get("index", -1)) + 1]
             place = max((i for i, message in enumerate(upto) if message.role == "user"), default=-1)
             if place < 0:
-                return
+                raise ValueError("There is no question before this answer.")
             question = conversation.messages[place]
             text_now = data["text"] if isinstance(data.get("text"), str) else question.content
             page = page_of_text() if data.get("pad") is True else []

@@ -28,7 +28,7 @@ def replacing(path: Path) -> Iterator[Path]:
 def read_utf8(path: Path) -> str:
     """Read a text file. ValueError, which names it, for another encoding."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text ({error}); expected UTF-8") from None
 

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
@@ -224,14 +225,17 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     shared = [field for each in fields.values() for field in each.values()]
     rest = [parameter for parameter in own if parameter.name not in classes]
     parameters = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in (*shared, *rest)]
-    names: dict[str, str] = {}
+    names: dict[str, tuple[str, ...]] = {}
     for parameter in parameters:
         [info] = [each for each in parameter.annotation.__metadata__ if isinstance(each, OptionInfo | ArgumentInfo)]
         if isinstance(
             info, OptionInfo
         ):  # typer keeps the first name in the field `default`; the real one is the parameter's
             derived = f"--{parameter.name.replace('_', '-')}"
-            names[parameter.name] = info.default if isinstance(info.default, str) else derived
+            names[parameter.name] = (
+                info.default if isinstance(info.default, str) else derived,
+                *(info.param_decls or ()),
+            )
 
     @functools.wraps(command)
     def wrapped(**values: Any) -> None:
@@ -241,8 +245,11 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(**groups, **values)
         except ArgumentError as error:
-            option = names.get(OTHER_NAMES.get(error.name, error.name))
-            raise error if option is None else error.renamed(option) from error
+            options = names.get(OTHER_NAMES.get(error.name, error.name))
+            if options is None:
+                raise
+            given = {argument.partition("=")[0] for argument in sys.argv}
+            raise error.renamed(next((each for each in options if each in given), options[0])) from error
 
     wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...model.checkpoint.files import parse_object
 from ..params import SamplingParams
+from ..text.grammar import StructuredOutputsParams
 from .files import read_lines, read_utf8
 
 if TYPE_CHECKING:
@@ -89,12 +90,21 @@ def parse_prompt(line: str, number: int, place: str, more: Sequence[str] = SAMPL
     own = values.get("id", number)
     if isinstance(own, bool) or not isinstance(own, str | int):
         raise ValueError(f"{place}: id is {own!r:.50}; expected text or an integer")
+    thinking = values.get("thinking")
+    if not isinstance(thinking, bool | None):
+        raise ValueError(f"{place}: thinking is {thinking!r:.50}; expected true or false")
     sampling = {name: values[name] for name in SAMPLING if name in values}
     try:
+        if isinstance(biases := sampling.get("logit_bias"), dict):  # names in JSON are texts
+            sampling["logit_bias"] = {
+                int(token) if token.isdecimal() else token: bias for token, bias in biases.items()
+            }
+        if isinstance(form := sampling.get("structured_outputs"), dict):
+            sampling["structured_outputs"] = StructuredOutputsParams(**form)
         SamplingParams(**sampling)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{place}: {error}") from None
-    return Prompt(own, place, content, source, values.get("thinking"), values.get("tools"), sampling, answer)
+    return Prompt(own, place, content, source, thinking, values.get("tools"), sampling, answer)
 
 
 def plain_tokens(llm: "LLM", prompt: Prompt) -> Sequence[int]:
@@ -121,7 +131,7 @@ class PromptEncoder:
         """Tell whether the answer begins with the model's reasoning."""
         if self._raw or prompt.source == "token_ids":
             return False
-        return self._thinking if prompt.thinking is None else bool(prompt.thinking)
+        return self._thinking if prompt.thinking is None else prompt.thinking
 
     def tools(self, prompt: Prompt) -> list[dict[str, Any]] | None:
         """Return the functions that the answer may call."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...kernels.errors import ArgumentError
-from .schemas import References, alternatives, inlined
+from .schemas import CONSTRAINTS, References, alternatives, inlined
 from .tokenizer import DSML, END_THINK, THINK, Special
 
 OPEN_CALLS = f"<{DSML}function_calls>"
@@ -181,7 +181,7 @@ class _Rules:
         required, references = _required(schema), References(schema)
         rest, nonempty = self.add('""'), ""
         for name, value in reversed(list(properties.items())):
-            rule = self._parameter(name, list(alternatives(value, references)), schema, lenient)
+            rule = self._parameter(name, list(alternatives(value, references, is_exact=True)), schema, lenient)
             if rule is None:
                 continue
             begins_here = f"{rule} {rest}"
@@ -228,18 +228,33 @@ def _split(choices: list[Any]) -> tuple[list[str], list[Any]]:
                 others.append({})
             continue
         values = [each["const"]] if "const" in each else each.get("enum")
-        kind = each.get("type")
-        if isinstance(values, list):
-            texts += [_text(value + "</") for value in values if isinstance(value, str)]
+        kinds = each.get("type", ())
+        kinds = [kinds] if isinstance(kinds, str) else kinds
+        if isinstance(values, list) and len(CONSTRAINTS & each.keys() - {"type"}) == 1:
+            texts += [
+                _text(value + "</") for value in values if isinstance(value, str) and (not kinds or "string" in kinds)
+            ]
             rest = [value for value in values if not isinstance(value, str)]
-            others += [{"enum": rest}] if rest else []
-        elif kind == "string" or (isinstance(kind, list) and "string" in kind):
+            others += [{**each, "enum": rest} if "enum" in each else each] if rest else []
+        elif "string" in kinds and _is_plain(each):
             texts.append(_any_text(each))
-            rest = [name for name in kind if name != "string"] if isinstance(kind, list) else []
+            rest = [name for name in kinds if name != "string"]
             others += [{**each, "type": rest}] if rest else []
         else:
             others.append(each)
     return texts, others
+
+
+def _is_plain(schema: Mapping[str, Any]) -> bool:
+    """Tell whether `_any_text` says all that a schema says about texts. Others are written as JSON."""
+    lengths = [schema[name] for name in ("minLength", "maxLength") if name in schema]
+    pattern = schema.get("pattern", "")
+    return (
+        schema.keys().isdisjoint(("const", "enum", "$ref", "anyOf", "oneOf", "allOf"))
+        and not (pattern and lengths)
+        and not re.search(r"(?<!\\)(\\\\)*\\\$$", pattern)  # not an anchor
+        and all(type(length) is int and length <= _LONGEST_COUNTED for length in lengths)
+    )
 
 
 def _any_text(schema: Mapping[str, Any]) -> str:
@@ -250,8 +265,8 @@ def _any_text(schema: Mapping[str, Any]) -> str:
         body = f"{before}({pattern.removeprefix('^').removesuffix('$')}){after}"
     else:
         least, most = schema.get("minLength"), schema.get("maxLength")
-        least = least if isinstance(least, int) and 0 < least <= _LONGEST_COUNTED else 0
-        most = most if isinstance(most, int) and least <= most <= _LONGEST_COUNTED else ""
+        least = least or 0
+        most = "" if most is None or most < least else most
         body = f"(?s:.{{{least},{most}}})" if least or most != "" else "(?s:.*)"
     slashes = re.sub(r"(\\.)|/", lambda found: found[1] or r"\/", body)
     return f"/{slashes}<\\//"

@@ -14,8 +14,8 @@ import numpy as np
 
 from ...kernels.errors import ArgumentError
 from .dsml import MOST_CHARACTERS, call_grammar
-from .lark import has_dead_end
-from .schemas import NAMED, has_end, inlined
+from .lark import has_dead_end, json_schemas
+from .schemas import NAMED, has_end, inlined, number_fault
 from .tokenizer import END_THINK, Tokenizer
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ class StructuredOutputsParams:
                 raise _wrong("json", f"{text[:100]!r}", "a JSON schema, which is an object")
             if not has_end(schema):
                 raise _wrong("json", *_ENDLESS)
+            if (fault := number_fault(schema)) is not None:
+                raise _wrong("json", *fault, "holds")
         else:
             kind, text = ("regex", self.regex) if self.regex is not None else ("grammar", self.grammar or "")
             literals = [self.regex] if self.regex is not None else []
@@ -100,6 +102,8 @@ def check_function(function: Mapping[str, Any]) -> None:
     schema, lenient = function.get("parameters") or {}, not function.get("strict")
     if not has_end(schema):
         raise ArgumentError("parameters", *_ENDLESS)
+    if (fault := number_fault(schema)) is not None:
+        raise ArgumentError("parameters", *fault, "holds")
     whole = {**inlined(schema), "x-guidance": {**_JSON_STYLE, "lenient": lenient}}
     if isinstance(parts := whole.get("allOf", []), list):
         whole["allOf"] = [*parts, {"type": "object"}]
@@ -311,6 +315,9 @@ def _compiled(words: "LLTokenizer", kind: str, text: str) -> "LLMatcher":
     from llguidance import LLMatcher  # imported here, because few programs use a grammar
 
     definition = _definition(kind, text)
+    for schema in json_schemas(definition) if kind == "grammar" else ():
+        if (fault := number_fault(schema)) is not None:
+            raise _wrong(kind, *fault, "holds")
     matcher = LLMatcher(words, definition, log_level=0)
     if matcher.is_error():
         raise _cannot_be_compiled(kind, matcher.get_error())

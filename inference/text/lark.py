@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from .schemas import has_end
 
@@ -17,6 +17,19 @@ _WORD = re.compile(
 _STATEMENT = re.compile(r"^[ \t]*(?:(?P<name>[!?]?\w+)(?:\[[^]]*\])?\s*:|%\w+)", re.MULTILINE)
 _MAY_BE_EMPTY = re.compile(r"\[\^|&&|\\[pP]")  # in an expression: a class that may hold no character
 _MOST_CHECKED = 32  # terminals and expressions; compiling each takes a millisecond
+
+
+def json_schemas(grammar: str) -> Iterator[Any]:
+    """Yield the schemas in a grammar, up to one that is no JSON."""
+    at = 0
+    while found := _WORD.search(grammar, at):
+        at = found.end()
+        if found["block"]:
+            try:
+                schema, at = json.JSONDecoder().raw_decode(grammar, at)
+            except (ValueError, RecursionError):
+                return
+            yield schema
 
 
 def has_dead_end(grammar: str, compiled: Callable[[str], "LLMatcher"]) -> bool:

@@ -6,21 +6,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from tokenizers import pre_tokenizers
+
+from .token_bytes import BYTES
 
 # Bytes that are counted at a time, for which numpy takes eight times as much memory.
 _COUNTED = 2**20
 _ROUNDING = 1e-6  # more than the error of a sum of shares of tokens
-
-
-def _byte_characters() -> dict[str, int]:
-    """Return the byte for which each character of byte-level tokens stands: its own if printable, else one past 255."""
-    alphabet = set(pre_tokenizers.ByteLevel.alphabet())
-    others = iter(sorted(character for character in alphabet if ord(character) > 255))
-    return {chr(byte) if chr(byte) in alphabet else next(others): byte for byte in range(256)}
-
-
-BYTES = _byte_characters()
 
 
 class TokenBound:

@@ -151,8 +151,9 @@ def conversation_pieces(
     if continues and turns:
         begun = _begun(len(turns) - 1, turns.pop(), thinking)
     if not turns:
-        found = "has only the beginning of the answer" if begun else "is empty"
-        raise MessageError(f"messages {found}; expected a user's message{' before it' if begun else ''}")
+        if begun:
+            raise MessageError("messages has only the beginning of the answer; expected a user's message before it")
+        raise MessageError("messages is empty; expected at least 1 message")
     turns = _seated(turns)
     if turns[-1]["role"] not in (*USER_ROLES, "tool"):
         expected = "the last message to be a user's or a tool's"
@@ -344,6 +345,8 @@ def _normalized(index: int, message: Message) -> dict[str, Any]:
     role = message.get("role")
     if role not in ("system", "developer", "user", "assistant", "tool"):
         raise MessageError(f".role is {role!r:.50}; expected system, developer, user, assistant or tool", index)
+    if message.get("function_call") is not None:  # OpenAI's older field, which would be left out
+        raise MessageError(f".function_call is {message['function_call']!r:.50}; expected tool_calls", index)
     turn = {key: value for key, value in message.items() if value is not None}
     if not turn.get("reasoning_content") and "reasoning" in turn:  # vLLM's name
         turn["reasoning_content"] = turn["reasoning"]

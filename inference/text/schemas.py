@@ -1,7 +1,9 @@
 """JSON schemas: whether a value is one, where a `$ref` leads, what a value may be, and whether any value has an end."""
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
@@ -43,6 +45,10 @@ _VALUES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "enum": ("a list", lambda value: isinstance(value, list)),
     "uniqueItems": ("true or false", lambda value: isinstance(value, bool)),
 }
+
+
+# Keywords that say something about a value.
+CONSTRAINTS = {*_SCHEMAS, *_LISTS, *_VALUES, "type", "enum", "const"} - {"$id", "$anchor", "$defs", "definitions"}
 
 
 def schema_fault(schema: Any) -> str | None:
@@ -142,8 +148,11 @@ def inlined(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return schema
 
 
-def alternatives(schema: Any, references: References) -> Iterator[Any]:
-    """Yield the schemas of which a value must have one, without the `$ref`, `anyOf` and `oneOf` that lead to them; each once."""
+def alternatives(schema: Any, references: References, is_exact: bool = False) -> Iterator[Any]:
+    """Yield the schemas of which a value must have one, without the `$ref`, `anyOf` and `oneOf` that lead to them; each once.
+
+    is_exact: keep those that stand next to other keywords about the value.
+    """
     seen: set[int] = set()
     waiting = [schema]
     while waiting:
@@ -153,12 +162,51 @@ def alternatives(schema: Any, references: References) -> Iterator[Any]:
         seen.add(id(schema))
         keywords = schema if isinstance(schema, Mapping) else {}
         choices = [] if "type" in keywords else keywords.get("anyOf", keywords.get("oneOf"))
-        if (place := references.place(keywords)) is not None:
+        if is_exact and len(CONSTRAINTS & keywords.keys()) > 1:
+            yield schema
+        elif (place := references.place(keywords)) is not None:
             waiting.append(place)
         elif isinstance(choices, list) and choices:
             waiting += reversed(choices)
         else:
             yield schema
+
+
+# llguidance reads constants as 64-bit floats and bounds as 64-bit integers; one that has only the lowest integer ends the process.
+_LARGEST = 2**63 - 1024
+_BOUNDS = {"minimum": 1, "exclusiveMinimum": 1, "maximum": -1, "exclusiveMaximum": -1}
+_MOST_REMAINDERS = 100_000  # of divisions by multipleOf: an automaton of a million takes six seconds
+
+
+def number_fault(schema: Any) -> tuple[str, str] | None:
+    """Return (a number of a schema that no grammar can keep, what is expected instead).
+
+    That is a constant that is no float below 2^63, a bound beyond all integers, or a multipleOf with too many remainders.
+    """
+    values = [(schema, False, False)]  # (value, whether it is in a constant, whether its names are free)
+    remainders = 1
+    expected = "numbers that 64-bit floats hold exactly, below 2^63"
+    while values:
+        value, is_constant, is_named = values.pop()
+        if isinstance(value, Mapping):
+            for name, each in value.items():
+                if not is_named and _is_number(each):
+                    if each * _BOUNDS.get(name, 0) > _LARGEST:
+                        return str(each), expected
+                    if name == "multipleOf" and each > 0:
+                        if each < 2**28:  # ten times more overflows 32 bits
+                            digits = "".join(map(str, Decimal(str(each)).as_tuple().digits)).rstrip("0")
+                            remainders = math.lcm(remainders, int(digits))
+                        if each >= 2**28 or remainders > _MOST_REMAINDERS:
+                            return f"multipleOf {each}", f"at most {_MOST_REMAINDERS} remainders in all"
+                values.append(
+                    (each, is_constant or (not is_named and name in ("const", "enum")), not is_named and name in NAMED)
+                )
+        elif isinstance(value, list):
+            values += [(each, is_constant, False) for each in value]
+        elif is_constant and _is_number(value) and (abs(value) > _LARGEST or value != float(value)):
+            return str(value), expected
+    return None
 
 
 def has_end(schema: Any) -> bool:

@@ -192,13 +192,22 @@ def sampling_defaults(directory: Path, make: Callable[..., T]) -> T:
 
 
 def read_chat_template(directory: Path, settings: dict[str, Any]) -> str | None:
-    """Return the Jinja source in chat_template.jinja, or else in tokenizer_config.json, whose content is `settings`."""
+    """Return the Jinja source in chat_template.jinja, or else in tokenizer_config.json, whose content is `settings`.
+
+    Raises TokenizerError.
+    """
     separate = read_text(directory / "chat_template.jinja")
     if separate is not None:
         return separate
     template = settings.get("chat_template")
     if isinstance(template, list):  # several named templates
-        template = {entry["name"]: entry["template"] for entry in template}.get("default")
+        named = {entry["name"]: entry["template"] for entry in template}
+        if named and "default" not in named:
+            found = ", ".join(map(ascii, named))[:200]
+            raise TokenizerError(
+                f"{directory}/tokenizer_config.json: chat_template has {found}; expected one named default"
+            )
+        template = named.get("default")
     return template
 
 

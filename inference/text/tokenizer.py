@@ -13,8 +13,9 @@ from typing import Any
 import tokenizers
 
 from .errors import TokenizerError, TooManyTokens
-from .longest_token import BYTES, TokenBound, without_surrogates
+from .longest_token import TokenBound, without_surrogates
 from .settings import build_definition, end_ids, read_chat_template, read_settings, token_text, vocabulary_size
+from .token_bytes import TokenBytes
 
 # DeepSeek's control tokens, by their texts.
 BOS = "<｜begin▁of▁sentence｜>"
@@ -70,7 +71,7 @@ class Tokenizer:
         self._skipped = (flagged | {self.bos_id, *self.eos_ids}) - kept - {None}
         # A byte-level decoder concatenates the bytes of the tokens; other decoders depend on the token before.
         self.is_byte_level: bool = (definition.get("decoder") or {}).get("type") == "ByteLevel"
-        self._bytes: dict[int, bytes] = {}  # see token_bytes
+        self.token_bytes = TokenBytes(self._full, self._skipped)
         self._bound = TokenBound(definition)
 
     @classmethod
@@ -101,6 +102,10 @@ class Tokenizer:
             )
         except TokenizerError as error:
             raise TokenizerError(f"{directory}/{error}") from error
+        for name, is_missing in (("bos_token", tokenizer.bos_id is None), ("eos_token", not tokenizer.eos_ids)):
+            if is_missing and (text := token_text(settings.get(name))):
+                expected = "a token of the tokenizer"
+                raise TokenizerError(f"{directory}/tokenizer_config.json: {name} is {text!r:.100}; expected {expected}")
         size = vocabulary_size(directory)
         if size is not None and tokenizer.vocab_size > size:
             raise TokenizerError(
@@ -193,16 +198,6 @@ class Tokenizer:
         if len(kept) > LONG_TEXT // 16:
             return self._full.decode_batch([kept], skip_special_tokens=False)[0]
         return self._full.decode(kept, skip_special_tokens=False)
-
-    def token_bytes(self, token: int, skip_special_tokens: bool = True) -> bytes:
-        """Return the bytes that a byte-level tokenizer decodes a token to. Arguments and ids without text: as in `decode`."""
-        if skip_special_tokens and (known := self._bytes.get(token)) is not None:
-            return known
-        text = (self._full.id_to_token(token) if token >= 0 else None) or ""
-        written = bytes(map(BYTES.__getitem__, text)) if BYTES.keys() >= set(text) else text.encode()
-        if skip_special_tokens:
-            written = self._bytes[token] = b"" if token in self._skipped else written
-        return written
 
     @cached_property
     def plain(self) -> tokenizers.Tokenizer:

@@ -132,18 +132,13 @@ def fp8_gemm(
     return out
 
 
-def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype) -> list[torch.Tensor]:
+def fp8_gemms(
+    a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype, splits: int = 0
+) -> list[torch.Tensor]:
+    """splits: of few rows by two or three weights, which are one launch, as in `multiply_into`."""
     rows = a.values.shape[0]
     if rows > MAX_SHARED_LAUNCH_ROWS or len(weights) not in (2, 3):
         return [fp8_gemm(a, *weight, out_dtype, False) for weight in weights]
-    return in_one_launch(a, weights, out_dtype, 0)
-
-
-def in_one_launch(
-    a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype, splits: int
-) -> list[torch.Tensor]:
-    """Multiply few rows by two or three weights; `splits` as in `multiply_into`."""
-    rows = a.values.shape[0]
     static_weights = weights_are_static(*(weight.values for weight in weights))
     values = aligned_rows(a.values).view(torch.uint8)
     outs = [torch.empty(rows, len(weight.values), dtype=out_dtype, device=values.device) for weight in weights]

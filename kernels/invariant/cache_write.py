@@ -1,26 +1,8 @@
 """Writes index keys to the paged cache, batch-invariant. kernels/reference writes latents so, too."""
 
-import torch
+from functools import partial
 
-from ..reference.cache_write import store_index_keys
-from ..reference.rope import rotate_index
-from ..types import Stamp
+from ..reference import cache_write as reference
 from .hadamard import rotate_quantize
 
-
-def write_index_cache(
-    keys: torch.Tensor,
-    cos: torch.Tensor,
-    sin: torch.Tensor,
-    cache: torch.Tensor,
-    slots: torch.Tensor,
-    interleaved: bool,
-    stamp: Stamp | None,
-) -> None:
-    if stamp is not None:
-        stamp.column.index_copy_(0, slots, stamp.values)
-    if cache.dtype != torch.uint8:
-        cache.view(-1, cache.shape[-1])[slots] = rotate_index(keys, cos, sin, interleaved).to(cache.dtype)
-        return
-    values, scales, _ = rotate_quantize(keys, cos, sin, interleaved, True, None)
-    store_index_keys(values, scales, cache, slots)
+write_index_cache = partial(reference.write_index_cache, rotate=rotate_quantize)

@@ -1,11 +1,12 @@
 """Dense products, batch-invariant: in fp32, rounded once, by oneDNN where it proved invariant, else by `row_products`."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 
+from ..reference import grouped_gemm as reference
 from ..reference.e4m3 import SHRUNK, shrunk_columns
-from ..reference.grouped_gemm import by_expert
 from ..reference.linear import linear as packed_linear
 from ..reference.quantize import GROUP
 from ..types import GroupedRows, Quantized
@@ -46,8 +47,8 @@ def fp8_gemm(
     for block, numbers in enumerate(shrunk_columns(weight, GROUP)):  # ascending, whatever the number of rows
         slice_ = slice(block * GROUP, (block + 1) * GROUP)
         row_scales = weight_scale[:, block].repeat_interleave(GROUP)[:columns]  # of the rows of the weight
-        partial = row_products(a.values[:, slice_].float() / SHRUNK, numbers)
-        total += partial.mul_(a.scales[:, block, None] * row_scales)
+        product = row_products(a.values[:, slice_].float() / SHRUNK, numbers)
+        total += product.mul_(a.scales[:, block, None] * row_scales)
     return total.to(out_dtype)
 
 
@@ -55,8 +56,7 @@ def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype
     return [fp8_gemm(a, *weight, out_dtype, False) for weight in weights]
 
 
-def grouped_gemm(routed: GroupedRows) -> None:
-    by_expert(routed, linear, fp8_gemm)
+grouped_gemm = partial(reference.grouped_gemm, product=linear, fp8_product=fp8_gemm)
 
 
 def grouped_gemm_with_shared(

@@ -5,11 +5,13 @@ the same in any order. Sums over the keys of a tile are made by a product of fix
 added in ascending order. Entries after a query's last key have weight 0 and value 0, and adding them changes no bit.
 """
 
+from functools import partial
+
 import torch
 
+from ..reference import sparse_mla_decode as reference
 from ..reference.cache_write import gather_latents
-from ..reference.sparse_mla_decode import by_prefill
-from ..types import SparseAttention, SplitPlan
+from ..types import SparseAttention
 from .products import HEAD_ROWS, aligned, padded, sum_in_halves
 
 TILE = 128  # keys of one product
@@ -90,5 +92,4 @@ def _gather(latents: torch.Tensor, slots: torch.Tensor, keep: torch.Tensor, valu
     return keys
 
 
-def sparse_mla_decode(given: SparseAttention, plan: SplitPlan | None) -> tuple[torch.Tensor, torch.Tensor]:
-    return by_prefill(given, sparse_mla_prefill)
+sparse_mla_decode = partial(reference.sparse_mla_decode, prefill=sparse_mla_prefill)

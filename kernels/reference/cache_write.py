@@ -1,5 +1,8 @@
 """Writes to and reads from the paged caches, in plain PyTorch. uint8 caches have the FP8 byte layouts of kernels/cache_write.py."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
 from ..types import Stamp
@@ -69,18 +72,15 @@ def write_index_cache(
     slots: torch.Tensor,
     interleaved: bool,
     stamp: Stamp | None,
+    rotate: Callable[..., Any] = rotate_quantize,
 ) -> None:
+    """rotate: an implementation of `rotate_quantize`."""
     if stamp is not None:
         stamp.column.index_copy_(0, slots, stamp.values)
     if cache.dtype != torch.uint8:
         cache.view(-1, cache.shape[-1])[slots] = rotate_index(keys, cos, sin, interleaved).to(cache.dtype)
         return
-    values, scales, _ = rotate_quantize(keys, cos, sin, interleaved, True, None)
-    store_index_keys(values, scales, cache, slots)
-
-
-def store_index_keys(values: torch.Tensor, scales: torch.Tensor, cache: torch.Tensor, slots: torch.Tensor) -> None:
-    """Write e4m3 keys [T, D] and their scales fp32 [T, 1] to a uint8 index cache."""
+    values, scales, _ = rotate(keys, cos, sin, interleaved, True, None)
     page, offset = slots // cache.shape[1], slots % cache.shape[1]
     page_keys, page_scales = split_pages(cache)
     page_keys[page, offset] = _bytes(values)

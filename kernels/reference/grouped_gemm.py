@@ -11,12 +11,17 @@ from .fp8_gemm import fp8_gemm
 from .wide import widened
 
 
-def grouped_gemm(routed: GroupedRows) -> None:
-    by_expert(routed, _product, fp8_gemm)
+def _product(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
+    # A wider output dtype keeps the fp32 bits of the product, instead of widening rounded ones.
+    wide = torch.promote_types(x.dtype, out_dtype)
+    rows, columns = widened(x.to(wide), weight.to(wide))
+    return rows @ columns.T
 
 
-def by_expert(routed: GroupedRows, product: Callable[..., Any], fp8_product: Callable[..., Any]) -> None:
-    """`grouped_gemm` by product(rows, weight, out_dtype) or fp8_product, an `fp8_gemm`, of each expert."""
+def grouped_gemm(
+    routed: GroupedRows, product: Callable[..., Any] = _product, fp8_product: Callable[..., Any] = fp8_gemm
+) -> None:
+    """By product(rows, weight, out_dtype) or fp8_product, an `fp8_gemm`, of each expert."""
     weight, weight_scale, out = routed.weight, routed.weight_scale, routed.out
     slots = range(routed.experts) if routed.slots is None else routed.slots.tolist()
     for slot, (start, end) in zip(slots, pairwise(routed.offsets.tolist()), strict=True):
@@ -28,13 +33,6 @@ def by_expert(routed: GroupedRows, product: Callable[..., Any], fp8_product: Cal
             out[start:end] = product(values, own, out.dtype)
         else:
             out[start:end] = fp8_product(Quantized(values, scales), own, weight_scale[slot], out.dtype, False)
-
-
-def _product(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:
-    # A wider output dtype keeps the fp32 bits of the product, instead of widening rounded ones.
-    wide = torch.promote_types(x.dtype, out_dtype)
-    rows, columns = widened(x.to(wide), weight.to(wide))
-    return rows @ columns.T
 
 
 def grouped_gemm_with_shared(

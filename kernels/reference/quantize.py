@@ -1,17 +1,15 @@
-"""FP8 quantisation in plain PyTorch."""
+"""FP8 quantisation of activations in plain PyTorch."""
 
 import math
 
 import torch
 import torch.nn.functional as F
 
-from .e4m3 import SHRUNK, row_parts, shrink
 from .wide import widened
 
 FP8_MAX = 448.0  # largest e4m3fn value
 GROUP = 128
 ACTIVATION_AMAX_FLOOR = 1e-4  # keeps the scale of an all-zero group from being zero
-WEIGHT_AMAX_FLOOR = 1e-12
 
 
 def round_up_to_power_of_two(scale: torch.Tensor) -> torch.Tensor:
@@ -21,7 +19,7 @@ def round_up_to_power_of_two(scale: torch.Tensor) -> torch.Tensor:
     return (exponent << 23).view(torch.float32)
 
 
-def _scales(amax: torch.Tensor, ue8m0: bool) -> torch.Tensor:
+def scales_of(amax: torch.Tensor, ue8m0: bool) -> torch.Tensor:
     """Return the scales of groups with largest absolute values `amax`: NaN for infinity and NaN, which makes all values NaN."""
     scale = amax / FP8_MAX
     return torch.where(scale.isfinite(), round_up_to_power_of_two(scale) if ue8m0 else scale, math.nan)
@@ -31,34 +29,9 @@ def quantize_blocks(x: torch.Tensor, ue8m0: bool = True) -> tuple[torch.Tensor, 
     width = x.shape[-1]
     groups = -(-width // GROUP)
     padded = F.pad(x.float(), (0, groups * GROUP - width)).unflatten(-1, (groups, GROUP))
-    scale = _scales(padded.abs().amax(-1).clamp_min(ACTIVATION_AMAX_FLOOR), ue8m0)
+    scale = scales_of(padded.abs().amax(-1).clamp_min(ACTIVATION_AMAX_FLOOR), ue8m0)
     values = (padded / scale[..., None]).clamp(-FP8_MAX, FP8_MAX).to(torch.float8_e4m3fn)
     return values.flatten(-2)[..., :width].contiguous(), scale
-
-
-def quantize_weight(weight: torch.Tensor, ue8m0: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
-    rows, columns = weight.shape
-    row_blocks, column_blocks = -(-rows // GROUP), -(-columns // GROUP)
-    padding = (0, column_blocks * GROUP - columns, 0, row_blocks * GROUP - rows)
-    blocks = F.pad(weight.float(), padding).view(row_blocks, GROUP, column_blocks, GROUP)
-    scale = _scales(blocks.abs().amax((1, 3)).clamp_min(WEIGHT_AMAX_FLOOR), ue8m0)
-    values = (blocks / scale[:, None, :, None]).clamp(-FP8_MAX, FP8_MAX).to(torch.float8_e4m3fn)
-    return values.view(row_blocks * GROUP, column_blocks * GROUP)[:rows, :columns].contiguous(), scale
-
-
-def dequantize_weight(weight: torch.Tensor, scale: torch.Tensor, out: torch.Tensor) -> None:
-    rows, columns = weight.shape
-    factors = scale / SHRUNK
-    if weight.device.type != "cpu" or not factors.isfinite().all():
-        scales = scale.repeat_interleave(GROUP, 0)[:rows].repeat_interleave(GROUP, 1)[:, :columns]
-        out.copy_(weight.float() * scales)
-        return
-    for part in row_parts(weight, GROUP):  # in a block of rows
-        numbers = out[part] if out.dtype == torch.float32 else torch.empty(weight[part].shape)
-        shrink(weight[part], numbers)
-        numbers.mul_(factors[part.start // GROUP].repeat_interleave(GROUP)[:columns])
-        if numbers.dtype != out.dtype:
-            out[part] = numbers
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:

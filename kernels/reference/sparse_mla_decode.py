@@ -8,14 +8,11 @@ from ..types import SparseAttention, SplitPlan
 from .sparse_mla_prefill import sparse_mla_prefill
 
 
-def sparse_mla_decode(given: SparseAttention, plan: SplitPlan | None) -> tuple[torch.Tensor, torch.Tensor]:
-    return by_prefill(given, sparse_mla_prefill)
-
-
-def by_prefill(
-    given: SparseAttention, prefill: Callable[[SparseAttention], tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
+def sparse_mla_decode(
+    given: SparseAttention,
+    plan: SplitPlan | None,
+    prefill: Callable[[SparseAttention], tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = sparse_mla_prefill,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """`sparse_mla_decode` by an implementation of `sparse_mla_prefill`."""
     batch, new, heads, _ = given.q.shape
     out, _, lse = prefill(given.as_prefill())
     return out.view(batch, new, heads, given.value_dim), lse.view(batch, new, heads).transpose(1, 2).contiguous()

@@ -24,6 +24,7 @@ _FIXED: dict[str, tuple[Any, ...]] = {
     "is_encoder_decoder": (False, None),
     "add_cross_attention": (False, None),
     "use_sliding_window": (False, None),
+    "pruned_heads": ({}, None),  # transformers 4
     "moe_router_dtype": ("float32", "fp32", None),  # vLLM
     "index_topk_freq": (1, None),  # vLLM and transformers, of GLM: layers between share a selection
     "use_index_cache": (False, None),  # other programs, the same
@@ -219,12 +220,13 @@ def _read_quantization(given: Any) -> tuple[tuple[int, int] | None, bool]:
         "weight_block_size": ([FP8_BLOCK, FP8_BLOCK],),
         "scale_fmt": ("ue8m0", "float", None),
         "expert_dtype": ("fp8", None),  # transformers
+        "dequantize": (False, None),  # transformers: true computes in bfloat16
     }
     for key, allowed in accepted.items():
         if given.get(key) not in allowed:
             raise _wrong(f"quantization_config.{key}", given.get(key), " or ".join(short_repr(one) for one in allowed))
     # The tensors themselves say which of them are not quantised.
-    harmless = accepted.keys() | {"modules_to_not_convert", "ignored_layers", "dequantize"}
+    harmless = accepted.keys() | {"modules_to_not_convert", "ignored_layers"}
     for key, value in given.items():
         if key not in harmless and value is not None:
             raise _wrong(f"quantization_config.{key}", value, "no such key, because it may change the numbers")

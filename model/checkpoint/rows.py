@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...kernels.quantize import dequantize_weight, quantize_weight
+from ...kernels.quantize_weight import dequantize_weight, quantize_weight
 from ..config import FP8_BLOCK, blocks
 from ..errors import CheckpointError, short_repr
 from ..parallel.plan import ShardSlice

@@ -4,7 +4,7 @@ import hashlib
 
 import torch
 
-from ...kernels.quantize import quantize_weight
+from ...kernels.quantize_weight import quantize_weight
 from ..checkpoint.load import place
 from ..config import FP8_BLOCK, ModelConfig, blocks
 from ..parallel.plan import Plan, ShardSlice

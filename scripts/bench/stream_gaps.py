@@ -56,6 +56,11 @@ class Gaps:
         return [seconds for when, seconds in self.seen if start < when and when - seconds < end and seconds > 0]
 
 
+async def submit(service: Service, prompt: list[int], params: SamplingParams) -> AsyncStream:
+    [stream] = await service.submit_many([service.requests.from_tokens(prompt, params)])
+    return stream
+
+
 async def read(stream: AsyncStream, times: list[float]) -> None:
     while await stream.take():
         times.append(time.monotonic())
@@ -70,7 +75,7 @@ async def measure(llm: LLM, streams: int, long: int, step_times: StepTimes | Non
         endless = SamplingParams(max_tokens=llm.limits.max_model_len - STREAM_PROMPT, ignore_eos=True)
         times: list[list[float]] = [[] for _ in range(streams)]
         opened = [
-            await service.submit(prompt, endless) for prompt in prompts(streams, llm.config.vocab_size, STREAM_PROMPT)
+            await submit(service, prompt, endless) for prompt in prompts(streams, llm.config.vocab_size, STREAM_PROMPT)
         ]
         readers = [asyncio.create_task(read(stream, own)) for stream, own in zip(opened, times, strict=True)]
         while not all(times):
@@ -81,7 +86,7 @@ async def measure(llm: LLM, streams: int, long: int, step_times: StepTimes | Non
         await asyncio.sleep(QUIET_SECONDS)
         start = time.monotonic()
         # An answer of some tokens, so that the prompt is read as one whose answer may have drafts.
-        answer = await service.submit(prompt, SamplingParams(max_tokens=16, ignore_eos=True))
+        answer = await submit(service, prompt, SamplingParams(max_tokens=16, ignore_eos=True))
         await anext(answer)
         end = time.monotonic()
         await asyncio.sleep(0.1)  # until the gaps that are open have ended

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import torch
 
-from deepseek_v32.kernels.quantize import quantize_weight
+from deepseek_v32.kernels.quantize_weight import quantize_weight
 from deepseek_v32.model.checkpoint.config_json import config_json
 from deepseek_v32.model.checkpoint.safetensors import INDEX, SINGLE
 from deepseek_v32.model.config import FP8_BLOCK, ModelConfig, YarnScaling

@@ -68,15 +68,19 @@ def spelled_bytes():
 class Counted(Tokenizer):
     """Counts the tokens that it decodes."""
 
-    work = 0
+    def __init__(self, definition):
+        super().__init__(definition)
+        self.work, bytes_of = 0, self.token_bytes
+
+        def token_bytes(*options):
+            self.work += 1
+            return bytes_of(*options)
+
+        self.token_bytes = token_bytes
 
     def decode(self, ids, *options):
         self.work += len(ids)
         return super().decode(ids, *options)
-
-    def token_bytes(self, *options):
-        self.work += 1
-        return super().token_bytes(*options)
 
 
 @pytest.mark.parametrize("kind", ["byte-level", "other"])

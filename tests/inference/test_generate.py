@@ -11,10 +11,12 @@ import threading
 import pytest
 from typer.testing import CliRunner
 
+from deepseek_v32.inference import SamplingParams
 from deepseek_v32.inference.commands import cli, loading
 from deepseek_v32.inference.commands.answer_file import open_answers
 from deepseek_v32.inference.commands.prompts import Prompt, read_prompts
 from deepseek_v32.inference.commands.terminal import dim, visible
+from deepseek_v32.inference.text.grammar import StructuredOutputsParams
 from support.chain_model import make_llm
 
 ANSWER = "Hey 🙂, two"
@@ -162,6 +164,9 @@ BAD_LINES = {
     "type": ('{"prompt": 3}', "prompt is 3; expected a str"),
     "id": ('{"prompt": "a", "id": [1]}', "id is [1]; expected"),
     "sampling": ('{"prompt": "a", "top_p": 2}', "top_p is 2"),
+    "thinking": ('{"prompt": "a", "thinking": "no"}', "thinking is 'no'; expected true or false"),
+    "token id": ('{"prompt": "a", "logit_bias": {"x": 1}}', "logit_bias holds 'x'; expected token ids"),
+    "form": ('{"prompt": "a", "structured_outputs": {"regex": 5}}', "structured_outputs.regex is 5"),
     "twice": ('{"prompt": "a", "id": 5}\n{"prompt": "b", "id": 5}', "line 2: id is 5; expected an id of its own"),
     "same-as-place": ('{"prompt": "a", "id": 2}\n{"prompt": "b"}', "id is 2"),
     "empty": ("\n", "no prompts"),
@@ -282,6 +287,8 @@ def test_blank_lines_separate_texts_and_windows_files_work(tmp_path):
     path = tmp_path / "p.txt"
     path.write_bytes(b"a\r\nb\r\n\r\n\r\nc\r\n")
     assert [prompt.content for prompt in read_prompts(path)] == ["a\nb", "c"]
+    path.write_bytes(b"\xef\xbb\xbfa\r\n")  # Notepad's mark of UTF-8
+    assert [prompt.content for prompt in read_prompts(path)] == ["a"]
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match="not UTF-8"):
         read_prompts(path)
@@ -408,6 +415,16 @@ def test_overrides_come_from_files_in_either_spelling(tmp_path):
 def test_prompts_know_their_place(tmp_path):
     path = write_lines(tmp_path / "in.jsonl", {"prompt": "a", "seed": 4, "stop": ["x"]})
     assert read_prompts(path) == [Prompt(1, f"{path}, line 1", "a", sampling={"seed": 4, "stop": ["x"]})]
+
+
+def test_every_field_of_sampling_params_can_be_written_in_a_line(tmp_path):
+    biases, form = {"5": -100, "07": 2.5}, {"choice": ["Yes", "No"]}
+    path = write_lines(tmp_path / "in.jsonl", {"prompt": "a", "logit_bias": biases, "structured_outputs": form})
+    [prompt] = read_prompts(path)
+    wanted = SamplingParams(
+        logit_bias={5: -100, 7: 2.5}, structured_outputs=StructuredOutputsParams(choice=["Yes", "No"])
+    )
+    assert SamplingParams(**prompt.sampling) == wanted
 
 
 def test_what_dsa_selected_goes_into_a_file(run, tmp_path, capsys):

@@ -128,6 +128,44 @@ def test_what_is_malformed_is_refused_in_one_line(kind, message):
     assert "\n" not in str(error.value)
 
 
+# llguidance compiles them to other numbers, or for minutes; the lowest integer ends the process.
+LOST = [
+    {"const": 2**53 + 1}, {"enum": [1, 2**63]}, {"const": -(2**63)}, {"const": {"a": [-1e300]}}, {"enum": [1e19]},
+    {"type": "integer", "minimum": 10**20, "maximum": 10**20 + 3}, {"exclusiveMinimum": 2**63, "maximum": 2**64},
+    {"type": "integer", "minimum": -(2**63), "maximum": -(2**63)}, {"maximum": -1e19, "minimum": -1e20},
+    {"type": "integer", "multipleOf": 2**31}, {"type": "integer", "multipleOf": 10**9},
+    {"type": "number", "multipleOf": 12345.6789}, {"allOf": [{"type": "integer", "multipleOf": 9973}, {"multipleOf": 9967}]},
+]  # fmt: skip
+KEPT = [
+    ({"const": 2**53}, str(2**53)), ({"enum": [2**60, 0.1]}, "0.1"), ({"const": -(2**62)}, str(-(2**62))),
+    ({"type": "integer", "minimum": 0, "maximum": 2**64 - 1}, str(2**53 + 1)),
+    ({"type": "integer", "multipleOf": 10**8}, "300000000"), ({"type": "number", "multipleOf": 0.25}, "1.75"),
+    ({"properties": {"const": {"type": "integer", "default": 2**70}}, "additionalProperties": False}, '{"const": 5}'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("schema", LOST, ids=str)
+def test_numbers_that_a_grammar_would_change_are_refused(schema):
+    nested = {"type": "object", "properties": {"const": schema}, "required": ["const"]}
+    compiler = GrammarCompiler(TOKENIZER, TOKENIZER.vocab_size, TOKENIZER.eos_ids)
+    for kind in ({"json": schema}, {"json": json.dumps(nested)}, {"grammar": f'start: "a" %json {json.dumps(nested)}'}):
+        with pytest.raises(
+            ValueError, match=r"holds .*; expected (numbers that 64-bit floats hold|at most \d+ remainders)"
+        ):
+            compiler.compile(StructuredOutputsParams(**kind))
+    with pytest.raises(ValueError, match=r"parameters holds .*; expected "):
+        check_function({"name": "f", "parameters": nested})
+
+
+@pytest.mark.parametrize(("schema", "text"), KEPT, ids=str)
+def test_numbers_that_a_grammar_keeps(schema, text):
+    assert jsonschema_rs.is_valid(schema, json.loads(text))
+    follows, output = grammar(json=schema), []
+    for token in [*TOKENIZER.encode(text), TOKENIZER.eos_ids[0]]:
+        assert token in allowed(follows.mask(output))
+        output.append(token)
+
+
 DEAD_ENDS = {
     "nothing": 'start: a\na: a "x"',
     "left": 'start: "a" b\nb: b "x"',

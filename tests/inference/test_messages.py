@@ -194,6 +194,10 @@ BAD = {
         [user("a"), assistant("", tool_calls=[{"function": {"name": "f", "arguments": "[1]"}}]), tool("b")],
         "JSON object",
     ),
+    "older-call": (
+        [user("a"), assistant(None, function_call={"name": "f", "arguments": "{}"}), user("b")],
+        r"messages\[1\]\.function_call is .*; expected tool_calls",
+    ),
     "nameless": ([user("a"), assistant("", tool_calls=[{"function": {}}]), tool("b")], "function with a name"),
 }
 

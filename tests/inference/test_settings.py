@@ -43,8 +43,8 @@ BAD: dict[str, dict[str, list[Any]]] = {
         "model": [None, 3, []],
     },
     "tokenizer_config.json": {
-        "bos_token": [True, 0, 1, [], {}, {"content": None}, {"content": [1]}],
-        "eos_token": [False, 1.5, ["</s>"], {"text": "</s>"}],
+        "bos_token": [True, 0, 1, [], {}, {"content": None}, {"content": [1]}, "<nowhere>"],
+        "eos_token": [False, 1.5, ["</s>"], {"text": "</s>"}, {"content": "<nowhere>"}],
         "chat_template": [1, True, {}, ["x"], [None], [{}], [{"name": "default"}], [{"name": "default", "template": 3}]],
         "clean_up_tokenization_spaces": [0, "no"],
         "model_max_length": ["5", True],
@@ -92,6 +92,19 @@ def refused(directory: Path) -> str:
     text = str(caught.value)
     assert text.isprintable() and len(text) < 500, text
     return text
+
+
+def test_templates_without_a_default_are_refused(tmp_path):
+    """transformers refuses them, too."""
+    write_tokenizer(tmp_path, chat_template=[{"name": "tool_use", "template": "{{ messages }}"}])
+    assert "chat_template has 'tool_use'; expected one named default" in refused(tmp_path)
+
+
+def test_an_end_token_of_another_file_is_enough(tmp_path):
+    write_tokenizer(tmp_path, eos_token="<nowhere>")
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": 1}')
+    tokenizer = Tokenizer.from_directory(tmp_path)
+    assert tokenizer is not None and tokenizer.eos_ids == (1,)
 
 
 def test_end_tokens_outside_of_the_vocabulary(tmp_path):

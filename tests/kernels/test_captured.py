@@ -9,7 +9,8 @@ from deepseek_v32.kernels.fp8_gemm import fp8_gemm, fp8_gemms
 from deepseek_v32.kernels.fp32_ops import fp32_linear
 from deepseek_v32.kernels.grouped_gemm import grouped_gemm_with_shared
 from deepseek_v32.kernels.kv_up_projection import absorb_queries, expand_quantize
-from deepseek_v32.kernels.quantize import quantize_weight, rms_norm_quantize, swiglu_quantize
+from deepseek_v32.kernels.quantize import rms_norm_quantize, swiglu_quantize
+from deepseek_v32.kernels.quantize_weight import quantize_weight
 from deepseek_v32.kernels.routing import combine_experts, group_by_expert, route
 from deepseek_v32.kernels.types import Quantized
 

@@ -10,7 +10,7 @@ from deepseek_v32.kernels.hadamard import rotate_quantize
 from deepseek_v32.kernels.indexer_logits import paged_indexer_logits
 from deepseek_v32.kernels.kv_up_projection import absorb_queries
 from deepseek_v32.kernels.norm_and_cache import norm_and_cache
-from deepseek_v32.kernels.quantize import quantize_weight
+from deepseek_v32.kernels.quantize_weight import quantize_weight
 from deepseek_v32.kernels.select_topk import select_topk_slots
 from deepseek_v32.kernels.types import Caches, Norms
 

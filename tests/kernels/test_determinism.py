@@ -16,7 +16,8 @@ from deepseek_v32.kernels.implementations import INVARIANT, OPERATIONS
 from deepseek_v32.kernels.indexer_logits import indexer_logits, paged_indexer_logits
 from deepseek_v32.kernels.kv_up_projection import absorb_queries, expand_quantize, expand_values
 from deepseek_v32.kernels.linear import linear
-from deepseek_v32.kernels.quantize import quantize_blocks, quantize_weight, rms_norm_quantize, swiglu
+from deepseek_v32.kernels.quantize import quantize_blocks, rms_norm_quantize, swiglu
+from deepseek_v32.kernels.quantize_weight import quantize_weight
 from deepseek_v32.kernels.registry import choose_implementation, preference_of
 from deepseek_v32.kernels.routing import combine_experts, group_by_expert, route
 from deepseek_v32.kernels.select_topk import select_topk

@@ -17,7 +17,7 @@ from deepseek_v32.kernels.fp8_gemm import fp8_gemm
 from deepseek_v32.kernels.fp32_ops import fp32_linear
 from deepseek_v32.kernels.grouped_gemm import grouped_gemm_with_shared
 from deepseek_v32.kernels.indexer_logits import paged_indexer_logits
-from deepseek_v32.kernels.quantize import quantize_weight
+from deepseek_v32.kernels.quantize_weight import quantize_weight
 from deepseek_v32.kernels.routing import group_by_expert
 from deepseek_v32.kernels.select_topk import select_topk_slots
 from deepseek_v32.kernels.types import Quantized

@@ -10,7 +10,8 @@ import torch
 from deepseek_v32.kernels.cache_write import gather_index_keys, gather_latents, write_index_cache, write_latent_cache
 from deepseek_v32.kernels.hadamard import rotate_quantize
 from deepseek_v32.kernels.kv_up_projection import expand_quantize
-from deepseek_v32.kernels.quantize import quantize_blocks, quantize_weight, rms_norm_quantize, swiglu_quantize
+from deepseek_v32.kernels.quantize import quantize_blocks, rms_norm_quantize, swiglu_quantize
+from deepseek_v32.kernels.quantize_weight import quantize_weight
 from deepseek_v32.kernels.sparse_mla_decode import sparse_mla_decode
 from support import caches, e4m3
 from support.backends import Backend

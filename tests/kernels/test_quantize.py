@@ -8,13 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from deepseek_v32.kernels.quantize import (
-    dequantize_weight,
-    quantize_blocks,
-    quantize_weight,
-    rms_norm_quantize,
-    swiglu_quantize,
-)
+from deepseek_v32.kernels.quantize import quantize_blocks, rms_norm_quantize, swiglu_quantize
+from deepseek_v32.kernels.quantize_weight import dequantize_weight, quantize_weight
 from support import e4m3
 from support.backends import Backend
 

@@ -93,6 +93,7 @@ STATED = {
     "use_sliding_window": False,
     "is_encoder_decoder": False,
     "add_cross_attention": False,
+    "pruned_heads": {},
     "rope_scaling": RELEASED["rope_scaling"] | {"apply_yarn_scaling": True, "truncate": True},
     "quantization_config": RELEASED["quantization_config"] | {"expert_dtype": "fp8", "dequantize": False},
 }
@@ -148,6 +149,8 @@ OTHER_COMPUTATIONS = {
     "other scaling": {"rope_scaling": RELEASED["rope_scaling"] | {"apply_yarn_scaling": False}},
     "unknown scaling, false": {"rope_scaling": RELEASED["rope_scaling"] | {"finetuned": False}},
     "experts in fp4": {"quantization_config": RELEASED["quantization_config"] | {"expert_dtype": "fp4"}},
+    "without quantisation": {"quantization_config": RELEASED["quantization_config"] | {"dequantize": True}},
+    "pruned heads": {"pruned_heads": {"0": [1]}},
     "unknown quantisation, false": {"quantization_config": RELEASED["quantization_config"] | {"desc_act": False}},
 }
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from deepseek_v32.kernels import implementations, registry
+from deepseek_v32.kernels import availability, implementations, registry
 from support.decode_steps import CONFIG, model_and_caches, two_decodes
 
 CONFIGS = {
@@ -27,7 +27,7 @@ def test_declared_operations_are_those_that_steps_call(config, monkeypatch):
     def spy(operation: str, device: torch.device, dtype: torch.dtype, *rest: Any) -> implementations.Implementation:
         called[operation] = rest[1]  # the width, None where no implementation depends on it
         if any(one.dtypes for one in implementations.OPERATIONS[operation]):
-            assert dtype == registry.leading_dtype(operation, "fp8"), operation
+            assert dtype == availability.leading_dtype(operation, "fp8"), operation
         return choose(operation, device, dtype, *rest)
 
     monkeypatch.setattr(registry, "choose_implementation", spy)

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.commands.cli import app
-from deepseek_v32.kernels.quantize import dequantize_weight
+from deepseek_v32.kernels.quantize_weight import dequantize_weight
 from deepseek_v32.model.checkpoint.config_json import config_json
 from deepseek_v32.model.parallel.collectives import Ranks
 from deepseek_v32.model.parallel.plan import Plan

@@ -27,7 +27,8 @@ from deepseek_v32.inference.engine.running.scoring import AnswerScores, score, s
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.scheduling.pace import UNBOUNDED, StepTimes
 from deepseek_v32.inference.engine.scheduling.scheduler import PATIENCE
-from deepseek_v32.inference.server.service.open_work import STOPPED, TIMED_OUT, ScoreJob
+from deepseek_v32.inference.server.service.open_work import STOPPED, TIMED_OUT
+from deepseek_v32.inference.server.service.score_job import ScoreJob
 from deepseek_v32.inference.server.service.service import Busy, Service
 from deepseek_v32.inference.server.service.streams import AsyncInbox, AsyncStream
 from deepseek_v32.model.selection_policy import SelectionPolicy

@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 
-from deepseek_v32.inference import LLM
+from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.chat_app.mount import mount_chat
 from deepseek_v32.inference.server.api.connections import ConnectionLimits
 from deepseek_v32.inference.server.api.http_server import make_server
 from deepseek_v32.inference.server.app import create_app
 from deepseek_v32.inference.server.service.service import Service
+from deepseek_v32.inference.server.service.streams import AsyncStream
 from deepseek_v32.inference.text.tokenizer import Special
 from deepseek_v32.model.config import ModelConfig
 from deepseek_v32.model.metadata import AttentionMetadata, LayerCache
@@ -116,3 +117,9 @@ def serving(
     finally:
         server.should_exit = True
         thread.join()
+
+
+async def submit(service: Service, prompt: list[int], params: SamplingParams) -> AsyncStream:
+    """Queue one prompt of token ids."""
+    [stream] = await service.submit_many([service.requests.from_tokens(prompt, params)])
+    return stream

@@ -318,7 +318,7 @@ def reload_and_second_tab(v: Visit) -> None:
     v.answers(3)
     page.locator("#dsa-thinking input").evaluate("e => e.click()")
     page.locator("#dsa-text textarea").fill("half a thought")
-    page.wait_for_timeout(200)
+    page.wait_for_function("localStorage['deepseek-v32/settings'].startsWith('[true')")
     page.reload()
     page.wait_for_selector("body.dsa-running")
     page.wait_for_function("document.querySelector('.dsa-context')?.innerText.includes('early')")

@@ -11,14 +11,15 @@ from deepseek_v32.inference.chat_app import answering
 
 def test_send_streams_and_shows_numbers(open_tab: Any, scripted: Any) -> None:
     tab = open_tab()
-    scripted.service.pace = 0.02
+    scripted.service.pace = 0.1
     tab.ask("Tell me something about the quick brown fox and the lazy dog, please.", wait=False)
-    lengths = []
-    while tab.page.locator("body.dsa-running").count():
-        lengths.append(len(tab.answer()))
-        time.sleep(0.05)
+    lengths = set()
+    while len(lengths) < 4:
+        lengths.add(len(tab.answer()))
+        assert tab.page.locator("body.dsa-running").count(), "the answer did not grow before it was there"
+    scripted.service.pace = 0
+    tab.wait()
     assert tab.answer() == "You said: Tell me something about the quick brown fox and the lazy dog, please."
-    assert len(set(lengths)) >= 4, "the answer did not grow before it was there"
     tab.page.click(".details summary")
     rates = tab.page.locator(".figures").inner_text()
     assert "first token" in rates and "tokens/s" in rates
@@ -46,6 +47,7 @@ def test_stop_keeps_what_came_and_frees_the_engine(open_tab: Any, scripted: Any)
     scripted.service.pace = 0.03
     tab.ask("word " * 200, wait=False)
     tab.page.wait_for_function("document.querySelector('.answer .body').innerText.length > 20")
+    scripted.service.pace = 0.5
     tab.page.click("#dsa-stop")
     tab.wait()
     assert 20 < len(tab.answer()) < 900
@@ -76,8 +78,10 @@ def test_an_answer_goes_on_after_a_reload_and_stops_without_a_page(
     scripted.service.pace = 0.02
     tab.ask("word " * 60, wait=False)
     tab.page.wait_for_function("document.querySelector('.answer .body').innerText.length > 20")
+    scripted.service.pace = 0.5
     tab.page.reload()
     tab.page.wait_for_selector("body.dsa-running")
+    scripted.service.pace = 0
     tab.wait()
     assert tab.answer() == "You said: " + "word " * 59 + "word" and tab.page.locator(".numbers").inner_text() == ""
     # A conversation whose server has gone says so.
@@ -94,7 +98,7 @@ def test_an_answer_goes_on_after_a_reload_and_stops_without_a_page(
     scripted.service.pace = 0.05
     tab.ask("word " * 400, wait=False)
     tab.page.goto("about:blank")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while scripted.service.open and time.monotonic() < deadline:
         time.sleep(0.1)
     assert scripted.service.open == 0
@@ -132,11 +136,12 @@ def test_an_answer_goes_on_behind_another_conversation(open_tab: Any, scripted: 
 
 def test_thinking_unfolds_folds_and_shows_its_time(open_tab: Any, scripted: Any) -> None:
     tab = open_tab()
-    scripted.service.pace = 0.02
+    scripted.service.pace = 0.2
     tab.page.check("#dsa-thinking input")
     tab.ask("why?", wait=False)
     tab.page.wait_for_selector("details.thought[open]")
     assert "Thinking" in tab.page.locator(".thought summary").inner_text()
+    scripted.service.pace = 0
     tab.wait()
     assert tab.page.locator("details.thought[open]").count() == 0
     assert tab.page.locator(".thought summary").inner_text().startswith("Thought for ")
@@ -175,7 +180,7 @@ def test_dropped_files_are_counted_and_sent(open_tab: Any, scripted: Any) -> Non
         data.items.add(new File([new Uint8Array([0, 1, 2, 255])], "picture.bin")); return data; }"""
     )
     tab.page.dispatch_event("#dsa-composer", "drop", {"dataTransfer": transfer})
-    tab.page.wait_for_selector("#dsa-files .file")
+    tab.page.wait_for_selector("#dsa-files .file:has-text('tokens')")
     tokens = len(scripted.service.llm.tokenizer.encode("The secret word is xylophone."))
     assert tab.page.locator("#dsa-files .file").all_inner_texts() == [f"notes.txt · {tokens} tokens\n×"]
     tab.page.get_by_text("I can only read text files").wait_for()

@@ -43,7 +43,7 @@ def test_asking_again_keeps_what_followed(open_tab: Any, scripted: Any) -> None:
     page.locator(".step", has_text="‹").first.click()
     page.wait_for_function("document.querySelectorAll('.answer').length === 3")
     # Retry of an earlier answer, stopped at once by undo; a reload keeps all branches.
-    scripted.service.pace = 0.05
+    scripted.service.pace = 0.5
     page.locator(".answer [data-action=retry]").nth(1).click()
     page.wait_for_selector("body.dsa-running")
     page.click("#dsa-notice button")
@@ -75,9 +75,10 @@ def test_two_tabs_with_one_chat_lose_no_turn(open_tab: Any, scripted: Any) -> No
     second.ask("from the second")
     first.page.wait_for_function("document.querySelectorAll('.answer').length === 3")
     # Both at once: one tab's turn is the other's branch.
-    scripted.service.pace = 0.03
+    scripted.service.pace = 0.5
     first.ask("left " * 12, wait=False)
     second.ask("right " * 12, wait=False)
+    scripted.service.pace = 0
     first.wait()
     second.wait()
     for tab, mine in ((first, "left"), (second, "right")):
@@ -108,12 +109,13 @@ def test_a_reload_keeps_settings_draft_and_inspector(open_tab: Any, scripted: An
     page.set_input_files("#dsa-attach-file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"text of a file"})
     page.wait_for_selector("#dsa-files .file")
     page.click("#dsa-inspect")
-    page.wait_for_timeout(300)
+    page.wait_for_function("/^.true.*77/.test(localStorage['deepseek-v32/settings'])")
     page.reload()
     page.wait_for_function("document.querySelector('#dsa-text textarea')?.value === 'half a thought'")
     assert page.locator("#dsa-thinking input").is_checked()
     assert page.locator("#dsa-inspector").is_visible()
     assert page.locator("#dsa-files .file").count() == 1
+    page.wait_for_selector(".answer")
     page.click("#dsa-send")
     page.wait_for_function("document.querySelectorAll('.answer').length === 2")
     tab.wait()

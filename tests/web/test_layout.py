@@ -89,7 +89,7 @@ def test_the_sidebar_is_whole_or_away(open_tab: Any) -> None:
 
     def press(selector: str, **where: Any) -> None:
         page.click(selector, **where)
-        page.wait_for_timeout(250)
+        page.wait_for_function("document.getAnimations().every(({ playState }) => playState !== 'running')")
 
     for width in (801, 820, 960, 1100, 1101, 1280):
         page.set_viewport_size({"width": width, "height": 800})

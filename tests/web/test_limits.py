@@ -84,6 +84,7 @@ def test_send_pressed_before_the_page_has_noticed(open_tab: Any) -> None:
     second = serve(ScriptedService(scripted_llm()), port=port)
     tab.page.get_by_text("The server is back.").wait_for(timeout=30_000)
     tab.page.wait_for_function("document.querySelector('#dsa-text textarea')?.value === 'two'")
+    tab.page.wait_for_selector(".answer")
     tab.page.click("#dsa-send")
     tab.page.wait_for_function("document.querySelectorAll('.answer').length === 2")
     tab.wait()

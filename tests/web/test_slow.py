@@ -90,23 +90,28 @@ def is_asked(scripted: Any, text: str) -> int:
     return sum(prompt.count(text) for prompt in scripted.service.asked)
 
 
-def test_a_question_is_sent_once_and_takes_only_itself_from_the_box(tab: Any, scripted: Any) -> None:
+@pytest.mark.parametrize("replaces", [False, True], ids=["appended", "replaced"])
+def test_a_question_is_sent_once_and_takes_only_itself_from_the_box(tab: Any, scripted: Any, replaces: bool) -> None:
     """What is typed or added meanwhile stays for the next question, with a file that is not counted yet."""
     slow = Slow(tab, "join|count_tokens")
     attach(tab, "first.txt")
-    tab.page.fill("#dsa-text textarea", "once only")
+    question = f"once only {replaces}"
+    tab.page.fill("#dsa-text textarea", question)
     tab.page.press("#dsa-text textarea", "Enter")
     slow.until(lambda: any("join" in each.request.url for each in slow.held))
     tab.page.wait_for_timeout(900)
     tab.page.press("#dsa-text textarea", "Enter")
     tab.page.click("#dsa-send")
-    tab.page.locator("#dsa-text textarea").press_sequentially(" and then")
+    if replaces:
+        tab.page.press("#dsa-text textarea", "Control+a")
+    tab.page.locator("#dsa-text textarea").press_sequentially(f"{question}, then" if replaces else " and then")
+    rest = f"{question}, then" if replaces else "and then"
     attach(tab, "second.txt")
     slow.until(lambda: len(slow.held) >= 3)
     slow.answer()
     answers(tab, 1)
-    assert is_asked(scripted, "once only") == 1 and "text of first.txt" in scripted.service.asked[-1]
-    tab.page.wait_for_function("document.querySelector('#dsa-text textarea').value === 'and then'")
+    assert is_asked(scripted, question) == 1 and "text of first.txt" in scripted.service.asked[-1]
+    tab.page.wait_for_function("rest => document.querySelector('#dsa-text textarea').value === rest", arg=rest)
     assert "second.txt · " in tab.page.locator("#dsa-files").inner_text()
     assert tab.page.locator("#dsa-files .file").count() == 1
     tab.page.click("#dsa-send")
@@ -115,7 +120,7 @@ def test_a_question_is_sent_once_and_takes_only_itself_from_the_box(tab: Any, sc
     assert "text of second.txt" in scripted.service.asked[-1] and typed(tab) == ""
 
 
-@pytest.mark.parametrize("then", ["another", "new", "same"])
+@pytest.mark.parametrize("then", ["another", "new", "same", "deleted", "imported"])
 def test_a_conversation_that_comes_late_replaces_nothing(tab: Any, then: str) -> None:
     """After another one was opened, or a new one begun; a system prompt that was written meanwhile stays."""
     tab.ask("alpha")
@@ -123,7 +128,12 @@ def test_a_conversation_that_comes_late_replaces_nothing(tab: Any, then: str) ->
     tab.ask("beta")
     tab.page.click("#dsa-settings button")
     slow = Slow(tab)
-    choose(tab, "alpha" if then != "same" else "beta")
+    if then == "imported":
+        file = b'{"title": "gamma", "messages": [{"role": "assistant", "content": "I begin."}]}'
+        file = {"name": "gamma.json", "mimeType": "application/json", "buffer": file}
+        tab.page.set_input_files("#dsa-import-file", file)
+    else:
+        choose(tab, "alpha" if then != "same" else "beta")
     slow.wait()
     tab.page.fill("#dsa-system textarea", "Be kind.")
     if then == "another":
@@ -131,14 +141,25 @@ def test_a_conversation_that_comes_late_replaces_nothing(tab: Any, then: str) ->
         slow.wait(2)
         tab.page.fill("#dsa-system textarea", "Be kind.")
         slow.answer(1, 0)
-    elif then == "new":
+    elif then == "imported":
         tab.page.click("#dsa-new")
         slow.answer()
+        slow.kind = re.compile("(?!)")
+        choose(tab, "gamma")
+        tab.page.click(".answer [data-action=retry]")
+        tab.page.get_by_text("There is no question before this answer.").wait_for()
+        tab.page.click("#dsa-new")
+    elif then in ("new", "deleted"):
+        row = tab.page.locator("#dsa-list .entry", has_text="alpha")
+        row.hover()
+        tab.page.click("#dsa-new") if then == "new" else row.locator(".remove").click()
+        slow.answer()
+        assert row.count() == (then == "new")
     else:
         slow.answer()
     tab.page.wait_for_timeout(200)
-    assert tab.page.locator(".user .plain").all_inner_texts() == ([] if then == "new" else ["beta"])
-    assert tab.page.locator("#dsa-system textarea").input_value() == "Be kind."
+    assert tab.page.locator(".user .plain").all_inner_texts() == (["beta"] if then in ("another", "same") else [])
+    assert tab.page.locator("#dsa-system textarea").input_value() == ("" if then == "imported" else "Be kind.")
     slow.kind = re.compile("(?!)")
     tab.ask("more")
     assert tab.answer() == "You said: more"
@@ -242,6 +263,18 @@ def test_an_answer_that_grows_elsewhere_hinders_nothing(tab: Any, scripted: Any)
     page.wait_for_timeout(200)
     assert tab.answer() == "You said: alpha" and page.locator("body.dsa-running").count() == 0
     assert scripted.service.open == 0
+    # A reload in another conversation does not end it.
+    slow.kind = re.compile("(?!)")
+    scripted.service.pace = 0.5
+    tab.ask("gamma", wait=False)
+    page.click("#dsa-new")
+    page.reload()
+    page.wait_for_selector("body.dsa-ready")
+    page.wait_for_timeout(300)
+    scripted.service.pace = 0
+    saved = "Object.values(localStorage).some((each) => /You said: gamma[^{}]*[{][^{}]*[}],.finish.:.stop/.test(each))"
+    page.wait_for_function(saved)
+    assert page.locator(".message").count() == 0
 
 
 @pytest.mark.parametrize("stays", [True, False], ids=["here", "elsewhere"])
@@ -261,8 +294,8 @@ def test_undo_before_the_server_has_answered(tab: Any, scripted: Any, stays: boo
     page.click("#dsa-notice button")
     slow.kind = re.compile("(?!)")
     slow.answer()
-    answers(tab, 2)
     page.wait_for_selector(".branches:visible")
+    answers(tab, 2)
     assert page.locator(".user .plain").all_inner_texts() == ["first", "second"]
     if not stays:
         scripted.service.pace = 0
@@ -274,7 +307,7 @@ def test_the_panel_is_empty_in_a_new_chat(tab: Any, scripted: Any) -> None:
     """Though the answer that was opened before comes only then. While functions are called, an answer is not complete."""
     page = tab.page
     scripted.service.replies = {"weather?": CALL}
-    scripted.service.pace = 0.05
+    scripted.service.pace = 0.015
     page.click("#dsa-settings button")
     page.get_by_role("checkbox", name="Weather").check()
     tab.ask("weather?", wait=False)
@@ -316,7 +349,7 @@ def test_a_lost_connection_takes_nothing_that_was_typed(tab: Any, scripted: Any)
     """gradio notices it first, tells no changes any more, and loads the page again."""
     tab.ask("before")
     tab.page.route("**/queue/join*", lambda route: route.abort(), times=1)
-    tab.page.fill("#dsa-text textarea", "lost")
+    tab.page.fill("#dsa-text textarea", "on its way")
     tab.page.click("#dsa-send")
     with tab.page.expect_navigation():
         tab.page.fill("#dsa-text textarea", "typed since then")
@@ -324,4 +357,4 @@ def test_a_lost_connection_takes_nothing_that_was_typed(tab: Any, scripted: Any)
     tab.page.wait_for_selector(".answer")
     tab.page.click("#dsa-send")
     answers(tab, 2)
-    assert "before" in scripted.service.asked[-1] and not is_asked(scripted, "lost")
+    assert "before" in scripted.service.asked[-1] and not is_asked(scripted, "on its way")

@@ -37,7 +37,7 @@ async function add(file) {
 
 async function count(name, text) {
   const { tokens, room } = (await server.count_tokens(text)) || {};
-  const index = props.value.findIndex((file) => file.name === name && file.text === text);
+  const index = props.value.findIndex((file) => file.name === name && file.text === text && !file.tokens);
   if (!tokens || index < 0) return;
   if (tokens <= room) return set(props.value.with(index, { name, text, tokens }));
   set(props.value.toSpliced(index, 1));

@@ -29,13 +29,18 @@ window.addEventListener("pagehide", () => {
 let newest = 0; // number of the latest restore that is still of use
 let restoring = false; // a conversation is on its way, so nothing can be asked
 let systemBefore = ""; // the system prompt before it was opened
+let imported = null; // id of the latest import, which is nowhere else until it has come back
 let wanted = null; // a conversation to show when its present answer has stopped
 const asked = new Map(); // conversations whose answer this tab awaits, by id: {run, text, files, tells}; without run until it is shown
 
 watch("value", () => {
   const value = props.value;
   const { conversation, running, ticket, notice } = value;
-  if (ticket && ticket !== newest) return (props.value = shown);
+  if (ticket && ticket !== newest) {
+    props.value = shown;
+    if (conversation && conversation.id === imported) store.save(conversation);
+    return drawList();
+  }
   if (notice) return fail(notice);
   const { id } = conversation;
   const entry = asked.get(id) || {};
@@ -119,13 +124,13 @@ function askAgain(detail) {
   });
 }
 
-// The system prompt comes with the conversation. After a reload the box has it, changed perhaps.
-function open(conversation, keepsSystem) {
+// Another conversation brings its system prompt. After a reload the box has it already, changed perhaps.
+function open(conversation, keepsSystem = conversation && conversation.id === shown.conversation.id) {
   if (!conversation) return;
   const isFirst = !restoring;
   setControls(([text, system, ...others]) => {
     if (isFirst) systemBefore = system;
-    return [text, keepsSystem ? system : conversation.system || "", ...others];
+    return [text, keepsSystem ? systemBefore : conversation.system || "", ...others];
   });
   store.current = conversation.id; // the server checks the conversation and sends it back under this id
   restoring = true;
@@ -133,9 +138,9 @@ function open(conversation, keepsSystem) {
   closeDrawers();
 }
 
-// Another tab has added turns.
+// Another tab has added turns. Where this comes at a bad time, saving finds them again.
 function merge(conversation) {
-  if (conversation && conversation.id === shown.conversation.id && !asked.has(conversation.id)) trigger("restore", { conversation, ticket: ++newest });
+  if (conversation && conversation.id === shown.conversation.id && !restoring && !asked.has(conversation.id)) trigger("restore", { conversation, ticket: ++newest });
 }
 
 const newId = () => "c" + crypto.getRandomValues(new Uint32Array(3)).join("").slice(0, 24);
@@ -198,7 +203,7 @@ async function importConversation(file) {
     const conversation = JSON.parse(await file.text());
     if (!conversation || !Array.isArray(conversation.messages)) throw new Error();
     // A new id: an import never replaces a conversation of this browser.
-    conversation.id = newId();
+    imported = conversation.id = newId();
     open(conversation);
   } catch (error) {
     notify("That file holds no conversation.");
@@ -243,6 +248,8 @@ function takeOver(stored) {
 
 // The draft belongs to the tab, settings to the browser; both come back after a reload. In the order of the page's components.
 on("settings", ([text, system, ...settings]) => {
+  // A question on its way that was replaced by another text is no longer in the box.
+  for (const entry of asked.values()) if (!text.startsWith(entry.text)) entry.text = "";
   sessionStorage.setItem(DRAFT, JSON.stringify([text, system]));
   localStorage.setItem(SETTINGS, JSON.stringify(settings));
 });
@@ -328,5 +335,10 @@ if (theme) setTheme(theme === "dark", false);
 const kept = store.current && store.load(store.current);
 startNew();
 open(kept, Boolean(draft));
+// Answers that grew in other conversations before a reload; an answer has the id of its run.
+for (const { id } of store.list()) {
+  const { finish, id: run } = store.load(id).messages?.at(-1) || {};
+  if (!finish && run && !(kept && kept.id === id)) trigger("resume", { run });
+}
 document.body.classList.add("dsa-ready");
 focusText();

@@ -16,7 +16,8 @@ from operator import add
 import numpy as np
 import torch
 
-from ....kernels.registry import choose_implementation, leading_dtype
+from ....kernels.availability import leading_dtype
+from ....kernels.registry import choose_implementation
 from ....model.expert_slots import LASTING_TOKENS
 from ....model.metadata import LayerCache
 from ....model.transformer import Transformer

@@ -1,4 +1,4 @@
-"""The inputs of decode steps in tensors that stay in place, for CUDA graphs, and memory of the host that a device reaches."""
+"""The inputs of decode steps in tensors that stay in place, for CUDA graphs."""
 
 from collections.abc import Sequence
 from itertools import accumulate

@@ -120,7 +120,9 @@ def sample_tokens(logits: torch.Tensor, requests: Sequence[Request], drafts: Dra
     finite = logits.amax(-1).isfinite()  # the maximum of a row that holds a NaN is NaN
     reported = [i for i, row in enumerate(rows) if row.request.params.logprobs is not None]
     logprobs = logits[on_device(logits.device, reported)].log_softmax(-1) if reported else None
-    scores = penalise(constrain(logits, rows), rows)
+    scores = logits
+    if not all(request.takes_likeliest for request in requests):
+        scores = penalise(constrain(logits, rows), rows)
     tokens = scores.argmax(-1)  # the lowest id among equals
     random = [i for i, row in enumerate(rows) if not row.request.params.greedy]
     if random:

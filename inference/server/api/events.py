@@ -5,7 +5,7 @@ import contextlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from json.encoder import encode_basestring_ascii
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
@@ -16,8 +16,6 @@ from ..service.streams import AsyncStream
 from .context import check_finished
 from .errors import ApiError
 from .fields import StreamOptions
-
-T = TypeVar("T")
 
 KEEP_ALIVE_SECONDS = 10.0  # proxies wait for 60 s and less
 _COMMENT, _PING = b": the answer is being made\n\n", b'event: ping\ndata: {"type": "ping"}\n\n'
@@ -167,17 +165,17 @@ async def whole(
     return JSONResponse(result, headers=headers)
 
 
-async def _unless_disconnected(work: Coroutine[Any, Any, T], receive: Receive) -> asyncio.Task[T]:
+async def _unless_disconnected(work: Coroutine[Any, Any, Any], receive: Receive) -> asyncio.Task[Any]:
     """Run `work` until it is done or the client disconnects, which cancels it."""
-
-    async def disconnected() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
-    task, watcher = asyncio.ensure_future(work), asyncio.ensure_future(disconnected())
+    task, watcher = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(receive))
     try:
         await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         watcher.cancel()
         task.cancel()  # unless it is done
     return task
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

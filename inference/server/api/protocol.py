@@ -82,9 +82,7 @@ class ChatMessage(Strict):
     reasoning: Text | None = Field(None, description="vLLM's name of reasoning_content")
     tool_calls: Annotated[list[RequestToolCall], Field(fail_fast=True, max_length=128)] | None = None
     tool_call_id: Text | None = None
-    function_call: Annotated[JsonObject, Field(max_length=0)] | None = Field(
-        None, description="not served; use tool_calls"
-    )
+    function_call: JsonObject | None = Field(None, description="not served; use tool_calls")
     prefix: bool | None = Field(None, description="in the last message, an assistant's: the answer continues it")
 
     @model_validator(mode="after")

@@ -9,7 +9,8 @@ from typing import Protocol
 from ...completion import Delta
 from ...engine.engine import Engine, EngineStats
 from ...engine.fault import Fault, first_line, log_fault
-from .open_work import STEP_FAILED, STOPPED, Entry, OpenWork, ScoreJob, error_delta, with_failure
+from .open_work import STEP_FAILED, STOPPED, Entry, OpenWork, error_delta, with_failure
+from .score_job import ScoreJob
 from .streams import Inbox, deliver
 
 log = logging.getLogger(__name__)

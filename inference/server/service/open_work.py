@@ -2,17 +2,13 @@
 
 import logging
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ...completion import Completion, Delta, ErrorCode, Timings, Usage
-from ...engine.engine import Engine
-from ...engine.fault import first_line, log_fault
 from ...engine.request import Request
+from .score_job import ScoreJob
 from .streams import Inbox
 
 log = logging.getLogger(__name__)
@@ -51,43 +47,6 @@ def error_delta(request: Request, error: str) -> Delta:
     timings, code = Timings(None, 0.0, None, 1.0), _CODES.get(error)
     completion = Completion("", request.output, "error", usage, timings, error=error, error_code=code)
     return Delta(request.id, finish_reason="error", completion=completion)
-
-
-class ScoreJob:
-    """Work for the engine's thread; `future` gets its result."""
-
-    def __init__(
-        self,
-        work: Callable[[Engine, Callable[[], bool]], Any],
-        deadline: float,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """work: called with the engine and `is_over`, which it asks before each chunk. deadline: in seconds of `clock`."""
-        self.future: Future[Any] = Future()
-        self.is_cancelled = False  # no one waits for it any more
-        self._work, self._deadline, self._clock = work, deadline, clock
-
-    def is_over(self) -> bool:
-        return self.is_cancelled or self._clock() > self._deadline
-
-    def run(self, engine: Engine) -> bool:
-        if not self.future.set_running_or_notify_cancel():
-            return False
-        try:
-            self.future.set_result(self._work(engine, self.is_over))
-        except Exception as error:
-            if not isinstance(error, TimeoutError):
-                log_fault(log, "scoring a prompt failed")
-            self.future.set_exception(error)
-            return True
-        except BaseException as error:  # it ends the thread, but not an event loop that waits for this
-            self.future.set_exception(RuntimeError(first_line(error)))
-            raise
-        return False
-
-    def fail(self, reason: str) -> None:
-        if self.future.set_running_or_notify_cancel():
-            self.future.set_exception(RuntimeError(reason))
 
 
 class OpenWork:

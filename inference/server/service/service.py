@@ -1,9 +1,9 @@
 """One engine for many callers: a thread that runs its steps, a bounded queue, and streams that cancel when they are closed.
 
     service = Service(llm)                                     # starts the engine's thread
-    stream = await service.submit(token_ids, params)           # raises Busy if the queue is full, ValueError if out of range
+    for delta in service.stream(token_ids, params): ...        # raises Busy if the queue is full, ValueError if out of range
+    [stream] = await service.submit_many([service.requests.from_tokens(token_ids, params)])  # the same for an event loop
     async for delta in stream: ...                             # closing or dropping the stream cancels the request
-    for delta in service.stream(token_ids, params): ...        # the same from a plain thread
     await asyncio.to_thread(service.stop)
 
 From its start the engine belongs to the service: of the LLM, only tokenizer, config, limits and chat_token_ids stay usable. A
@@ -30,7 +30,8 @@ from ...engine.scheduling.pace import DEVICE_TIMES, StepTimes
 from ...llm import LLM
 from ...params import SamplingParams
 from .engine_thread import EngineThread, Observer
-from .open_work import Entry, ScoreJob
+from .open_work import Entry
+from .score_job import ScoreJob
 from .streams import AsyncInbox, AsyncStream, Inbox, SyncInbox, SyncStream
 
 # Waking a reader costs about 0.05 ms of the interpreter's lock, so that readers take at most 6 % of its time. A few readers get
@@ -92,23 +93,9 @@ class Service:
         self._admitting = threading.Lock()  # counting the open requests and queueing new ones is one operation
         self._process = os.getpid()
 
-    async def submit(
-        self,
-        token_ids: Sequence[int],
-        params: SamplingParams | None = None,
-        inspect: bool = False,
-        policy: SelectionPolicy | None = None,
-    ) -> AsyncStream:
-        """Queue a prompt. The answer is an async iterator of Deltas, the last one with the Completion.
-
-        inspect, policy: as in `LLM.generate`. Raises Busy, and ValueError as `LLM.generate`.
-        """
-        request = await asyncio.to_thread(self.requests.from_tokens, token_ids, params, inspect, policy=policy)
-        [stream] = await self.submit_many([request])
-        return stream
-
     async def submit_many(self, requests: Sequence[Request]) -> list[AsyncStream]:
-        """Queue several requests of `requests`, all or none; one stream for each. Errors as `submit`."""
+        """Queue several requests of `requests`, all or none; a stream for each: an async iterator of Deltas, the last one with the
+        Completion. Raises Busy, and ValueError for more requests than the server holds."""
         loop = asyncio.get_running_loop()
         inboxes = [AsyncInbox(loop) for _ in requests]
         self._queue(requests, inboxes)
@@ -121,10 +108,10 @@ class Service:
         inspect: bool | int = False,
         policy: SelectionPolicy | None = None,
     ) -> SyncStream:
-        """Like `submit`, but an iterator of Deltas that blocks. Not for an event loop's thread.
+        """Queue a prompt; the answer is an iterator of Deltas that blocks. Not for an event loop's thread.
 
-        inspect: for all tokens, or for that many. The request is queued at once, so that Busy and ValueError are raised by the
-        call itself.
+        inspect: for all tokens, or for that many. policy: as in `LLM.generate`. The request is queued at once, so that Busy and
+        ValueError are raised by the call itself.
         """
         request, inbox = self.requests.from_tokens(token_ids, params, inspect, policy=policy), SyncInbox()
         self._queue([request], [inbox])

@@ -12,7 +12,7 @@ constexpr int kStampThreads = 256;
 constexpr int kCheckThreads = 128;
 constexpr unsigned kAll = ~0u;
 
-// As in kernels/types.py.
+// As in kernels/reference/cache_stamps.py.
 constexpr int kRecordHash = 1, kCompareHash = 2;
 enum Kind { kLatent, kIndex, kChain, kTokens, kLatentBytes, kIndexBytes };
 constexpr int kFoundWords = 4;

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import torch
 
-from ...cuda.fp8_gemm import MAX_SHARED_LAUNCH_ROWS, Tile, in_one_launch, multiply_into, multiprocessors, swap_ab_tile
+from ...cuda import fp8_gemm as kernels
+from ...cuda.fp8_gemm import MAX_SHARED_LAUNCH_ROWS, Tile, multiply_into, multiprocessors, swap_ab_tile
 from ...cuda.fp8_gemm import choose as choose_dense
 from ...cuda.grouped_gemm import MAX_GATHER_TILE
 from ...cuda.grouped_gemm import MAX_SHARED_LAUNCH_ROWS as MAX_FUSED_ROWS
@@ -86,7 +87,7 @@ def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype
     rows, splits = a.values.shape[0], {splits_of(*weight.values.shape) for weight in weights}
     if rows > MAX_SHARED_LAUNCH_ROWS or len(weights) not in (2, 3) or len(splits) > 1:
         return [fp8_gemm(a, *weight, out_dtype, False) for weight in weights]
-    return in_one_launch(a, weights, out_dtype, splits.pop())
+    return kernels.fp8_gemms(a, weights, out_dtype, splits.pop())
 
 
 def grouped_gemm(routed: GroupedRows) -> None:

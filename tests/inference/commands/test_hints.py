@@ -95,3 +95,19 @@ def test_a_tokenizer_of_another_model_is_refused(checkpoint):
     rows = load_file(next(checkpoint.glob("model-00001-*")))["model.embed_tokens.weight"].shape[0]
     for text in refused(checkpoint):
         assert f"expected at most {rows}, the vocabulary in config.json: it is another model's" in text
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (["serve", "--gpu-memory-utilization=2"], "--gpu-memory-utilization is 2.0"),
+        (["serve", "--memory-fraction", "2"], "--memory-fraction is 2.0"),
+        (["serve", "--max-num-seqs", "0"], "--max-num-seqs is 0"),
+        (["generate", "Hi", "--max-tokens", "0"], "--max-tokens is 0"),
+        (["generate", "Hi", "--max-new-tokens", "0"], "--max-new-tokens is 0"),
+    ],
+)
+def test_an_error_has_the_name_of_the_option_that_was_given(monkeypatch, command, option):
+    monkeypatch.setattr("sys.argv", ["deepseek-v32", *command])
+    result = CliRunner().invoke(cli.app, command)
+    assert str(result.exception).startswith(f"{option}; expected ")

@@ -322,7 +322,11 @@ FIELDS = {  # by path: bodies, the field that is wrong, and the beginning of the
     CHAT: [
         ({"logit_bias": {"999999": 1}}, "logit_bias", "logit_bias holds 999999; "),
         ({"stop_token_ids": [999999]}, "stop_token_ids", "stop_token_ids holds 999999; "),
-        ({"messages": [*ASK, {"role": "assistant", "function_call": {"name": "f"}}]}, "messages.1.function_call", ""),
+        (
+            {"messages": [*ASK, {"role": "assistant", "function_call": {"name": "f"}}]},
+            "messages",
+            "messages[1].function_call is ",
+        ),
         (
             {"tool_choice": "required", "tools": GOOD, "guided_regex": "a"},
             "tool_choice",

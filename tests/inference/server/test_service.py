@@ -11,6 +11,7 @@ from deepseek_v32.inference import SamplingParams
 from deepseek_v32.inference.server.service import engine_thread
 from deepseek_v32.inference.server.service.service import Busy, Service
 from support.fake_model import NAN, RAISE, fake_llm, reference_tokens
+from support.server import submit
 
 PROMPT = list(b"what is question 0?")  # its greedy answer is long
 GREEDY = SamplingParams(temperature=0, max_tokens=12)
@@ -40,7 +41,7 @@ def test_many_async_callers_each_get_their_own_answer(service):
     prompts = [[*PROMPT, i] for i in range(20)]
 
     async def main():
-        streams = [await service.submit(prompt, GREEDY) for prompt in prompts]
+        streams = [await submit(service, prompt, GREEDY) for prompt in prompts]
         return await asyncio.gather(*map(tokens_of, streams))
 
     assert asyncio.run(main()) == [reference_tokens(prompt, 12) for prompt in prompts]
@@ -54,7 +55,7 @@ def test_threads_and_loops_share_the_engine(service):
         answers[i] = [token for delta in service.stream([*PROMPT, i], GREEDY) for token in delta.token_ids]
 
     async def main():
-        return await tokens_of(await service.submit([*PROMPT, 99], GREEDY))
+        return await tokens_of(await submit(service, [*PROMPT, 99], GREEDY))
 
     threads = [threading.Thread(target=sync, args=(i,)) for i in range(4)]
     for thread in threads:
@@ -67,7 +68,7 @@ def test_threads_and_loops_share_the_engine(service):
 
 def test_take_gives_all_that_has_come(service):
     async def main():
-        stream = await service.submit(PROMPT, GREEDY)
+        stream = await submit(service, PROMPT, GREEDY)
         while service.stats().open:
             await asyncio.sleep(0.002)
         # The loop fills the inbox.
@@ -97,7 +98,7 @@ def test_the_first_and_the_last_delta_wait_for_nothing(monkeypatch):
         llm.model.before_step = hold
 
         async def main():
-            stream = await service.submit(PROMPT, GREEDY)
+            stream = await submit(service, PROMPT, GREEDY)
             first = await stream.take()
             taken.set()
             return [first, await stream.take()]
@@ -109,7 +110,7 @@ def test_values_out_of_range_come_back_at_the_call(service):
     with pytest.raises(ValueError, match="vocabulary"):
         service.stream([100_000])
     with pytest.raises(ValueError, match="vocabulary"):
-        asyncio.run(service.submit([100_000]))
+        asyncio.run(submit(service, [100_000], GREEDY))
     assert service.stats().open == 0
 
 
@@ -191,7 +192,7 @@ def leave_before_the_first_token(service):
 
 def leave_an_async_stream(service):
     async def main():
-        async for _ in await service.submit(PROMPT, ENDLESS):
+        async for _ in await submit(service, PROMPT, ENDLESS):
             break
 
     asyncio.run(main())
@@ -199,7 +200,7 @@ def leave_an_async_stream(service):
 
 def leave_a_cancelled_task(service):
     async def main():
-        task = asyncio.create_task(tokens_of(await service.submit(PROMPT, ENDLESS)))
+        task = asyncio.create_task(tokens_of(await submit(service, PROMPT, ENDLESS)))
         await asyncio.sleep(0.02)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -345,7 +346,7 @@ def test_a_job_in_the_queue_of_a_service_that_stops_fails():
     service = Service(llm)
 
     async def main():
-        stream = await service.submit(PROMPT, ENDLESS)
+        stream = await submit(service, PROMPT, ENDLESS)
         # Time for its step to begin.
         await asyncio.sleep(0.05)
         score = asyncio.create_task(service.score(service.requests.from_tokens(PROMPT)))
@@ -368,7 +369,7 @@ def test_scores_are_the_models_log_probabilities(chunk):
 
         async def main():
             # It keeps its place in the batch.
-            busy = await service.submit(PROMPT, ENDLESS)
+            busy = await submit(service, PROMPT, ENDLESS)
             scores = await service.score(service.requests.from_tokens(PROMPT), top=3)
             busy.close()
             return scores
@@ -396,7 +397,7 @@ def test_the_observer_is_notified_of_every_token(service):
 
 def test_a_closed_loop_does_not_stop_the_others(service):
     async def leave():
-        return await service.submit(PROMPT, ENDLESS)
+        return await submit(service, PROMPT, ENDLESS)
 
     # The loop of this stream is closed while its request runs.
     forgotten = asyncio.run(leave())

@@ -14,13 +14,14 @@ from deepseek_v32.inference.engine.request_state import RequestState
 from deepseek_v32.inference.engine.scheduling.pages import PagePool
 from deepseek_v32.inference.server.service import engine_thread, server_log
 from deepseek_v32.inference.server.service.engine_thread import EngineThread
-from deepseek_v32.inference.server.service.open_work import Entry, ScoreJob
+from deepseek_v32.inference.server.service.open_work import Entry
+from deepseek_v32.inference.server.service.score_job import ScoreJob
 from deepseek_v32.inference.server.service.server_log import ServerLog
 from deepseek_v32.inference.server.service.service import Busy, Service
 from deepseek_v32.inference.server.service.streams import SyncInbox
 from support.fake_model import NAN, RAISE, fake_llm, reference_tokens
 from support.pages import check_pool
-from support.server import MODEL, serving, stand_in_llm
+from support.server import MODEL, serving, stand_in_llm, submit
 
 PROMPT = list(b"what is question 0?")  # its greedy answer is long
 GREEDY = SamplingParams(temperature=0, max_tokens=12)
@@ -177,10 +178,10 @@ def test_deltas_that_a_loop_does_not_take_are_delivered_again(service):
 
     async def main():
         loop = asyncio.get_running_loop()
-        stream = await service.submit(PROMPT, GREEDY)
+        stream = await submit(service, PROMPT, GREEDY)
         loop.call_soon_threadsafe, take = faulty_once(loop.call_soon_threadsafe), loop.call_soon_threadsafe
         found = [token async for delta in stream for token in delta.token_ids]
-        stream = await service.submit(PROMPT, SamplingParams(temperature=0, max_tokens=1))
+        stream = await submit(service, PROMPT, SamplingParams(temperature=0, max_tokens=1))
         loop.call_soon_threadsafe = raise_fault
         while service.stats().open:
             await asyncio.sleep(0.002)

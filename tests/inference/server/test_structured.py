@@ -105,6 +105,46 @@ def test_noise_becomes_calls_that_keep_their_schemas(http, choice):
     assert call["function"]["name"] == "sell" or choice == "required"
 
 
+TEXT = {"type": "string"}
+PARAMETERS = {  # schemas of texts that say more than one thing
+    "length and pattern": {**TEXT, "pattern": "^[ab]+$", "minLength": 2, "maxLength": 3},
+    "length next to a reference": {"$ref": "#/$defs/text", "maxLength": 2},
+    "type next to a reference": {**TEXT, "$ref": "#/$defs/word"},
+    "enumeration next to a reference": {"$ref": "#/$defs/text", "enum": ["a", "bc"]},
+    "type next to choices": {**TEXT, "anyOf": [{"const": "a"}, {"const": "bc"}]},
+    "length next to choices": {"anyOf": [TEXT, {"type": "null"}], "maxLength": 1},
+    "choices and all": {"anyOf": [TEXT, {"type": "integer"}], "allOf": [{"enum": ["a", 5]}]},
+    "enumeration of another type": {"type": "integer", "enum": ["a", 5]},
+    "enumeration of two types": {"type": ["integer", "null"], "enum": ["a", 5, None]},
+    "enumeration and length": {**TEXT, "enum": ["a", "bcd"], "minLength": 2},
+    "enumeration and pattern": {"enum": ["a", "bcd"], "pattern": "^b"},
+    "a dollar at the end": {**TEXT, "pattern": "^a{1,2}\\$$"},
+}
+
+
+@pytest.mark.parametrize("schema", PARAMETERS.values(), ids=PARAMETERS)
+def test_all_that_a_schema_says_about_a_text_is_kept(http, schema):
+    """As another validator reads it. Annotations change nothing."""
+    own = {"text": TEXT, "word": {"enum": ["a", "bc"]}}
+    parameters = {
+        "type": "object",
+        "properties": {"k": schema},
+        "required": ["k"],
+        "additionalProperties": False,
+        "$defs": own,
+    }
+    functions = [{"name": "f", "parameters": parameters}]
+    functions += [
+        {"name": "f", "strict": True, "parameters": {**parameters, "properties": {"k": {**schema, "title": "K"}}}}
+    ]
+    for function in functions:
+        for seed in range(3):
+            tools = [{"type": "function", "function": function}]
+            fields = {"tools": tools, "tool_choice": "required", "parallel_tool_calls": False, "seed": seed}
+            [call] = answer(http, **fields)["message"]["tool_calls"]
+            assert jsonschema_rs.is_valid(parameters, json.loads(call["function"]["arguments"])), call
+
+
 @pytest.mark.parametrize("strict", [True, False])
 def test_a_strict_function_keeps_its_schema_where_the_model_chooses_to_call(server, http, strict):
     tools = [{"type": "function", "function": {**FUNCTION, "strict": strict}}]
