@@ -1,8 +1,10 @@
 """The structure of the sources: imports point one way, between folders, packages and modules, and each file has one subject."""
 
 import ast
+import re
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -120,6 +122,17 @@ def test_satellites_set_no_fields_of_the_engine(module):
 def test_what_the_facade_attaches_exists():
     for name, module in extensions._modules.items():
         assert callable(getattr(import_module(f"{PACKAGE}.inference.{module}"), name))
+
+
+def test_programs_in_folders_of_scripts_find_the_folders_next_to_theirs():
+    """Python puts a program's own folder on the path, and not the one above it."""
+    scripts = Path(__file__).parents[1] / "scripts"
+    folders = "|".join(path.parent.name for path in scripts.glob("*/__init__.py"))
+    assert "serving" in folders
+    for path in (each for folder in scripts.iterdir() for each in folder.glob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        if "__main__" in source and re.search(rf"^from ({folders})\b", source, re.MULTILINE):
+            assert re.search(r"^sys\.path\.insert\(", source, re.MULTILINE), path
 
 
 def test_every_package_has_a_level():

@@ -22,6 +22,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the folder of this package
+
 from serving.client import server
 from serving.python_clients import USES
 

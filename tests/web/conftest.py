@@ -102,7 +102,7 @@ def open_tab(chromium: Any, scripted: Any) -> Iterator[Any]:
         tabs.append(tab)
         return tab.open()
 
-    scripted.service.pace = 0.004
+    scripted.service.pace, scripted.service.held = 0.004, None
     yield make
     for context in contexts:
         context.close()

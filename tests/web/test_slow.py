@@ -208,12 +208,12 @@ def test_what_the_server_refuses_can_be_done_again(tab: Any, scripted: Any, even
         choose(tab, "before")
         page.wait_for_function("document.querySelector('.user .plain').innerText.startsWith('before')")
     elif event == "resume":
-        scripted.service.pace = 0.5
+        scripted.service.held = "slowly"
         tab.ask("slowly", wait=False)
         slow = Slow(tab, kinds[event])
         page.reload()
         slow.refuse()
-        scripted.service.pace = 0
+        scripted.service.held = None
         tab.wait()
         assert tab.answer() == "You said: slowly"
     else:
@@ -234,17 +234,15 @@ def test_an_answer_that_grows_elsewhere_hinders_nothing(tab: Any, scripted: Any)
     """Another conversation retries meanwhile. The growing one cannot be deleted, and a late view does not replace its last."""
     page = tab.page
     tab.ask("alpha")
-    scripted.service.pace = 0.5
+    scripted.service.held = "alpha"
     page.click(".answer [data-action=retry]")
     page.wait_for_selector("body.dsa-running")
     page.click("#dsa-new")
-    scripted.service.pace = 0
     tab.ask("beta")
     page.click(".answer [data-action=retry]")
     page.wait_for_selector(".branches:visible")
     tab.wait()
     assert "beta" in scripted.service.asked[-1]
-    scripted.service.pace = 0.5
     choose(tab, "alpha")
     page.wait_for_selector("body.dsa-running")
     tab.page.click("#dsa-new")
@@ -256,7 +254,7 @@ def test_an_answer_that_grows_elsewhere_hinders_nothing(tab: Any, scripted: Any)
     choose(tab, "alpha")
     slow.wait()
     response = slow.held[0].fetch()  # what the server says now, delivered after the answer's end
-    scripted.service.pace = 0
+    scripted.service.held = None
     page.wait_for_selector(".answer")
     tab.wait()
     slow.held[0].fulfill(response=response)
@@ -265,13 +263,13 @@ def test_an_answer_that_grows_elsewhere_hinders_nothing(tab: Any, scripted: Any)
     assert scripted.service.open == 0
     # A reload in another conversation does not end it.
     slow.kind = re.compile("(?!)")
-    scripted.service.pace = 0.5
+    scripted.service.held = "gamma"
     tab.ask("gamma", wait=False)
     page.click("#dsa-new")
     page.reload()
     page.wait_for_selector("body.dsa-ready")
     page.wait_for_timeout(300)
-    scripted.service.pace = 0
+    scripted.service.held = None
     saved = "Object.values(localStorage).some((each) => /You said: gamma[^{}]*[{][^{}]*[}],.finish.:.stop/.test(each))"
     page.wait_for_function(saved)
     assert page.locator(".message").count() == 0
@@ -331,16 +329,15 @@ def test_closing_a_second_tab_ends_no_answer(
     open_tab: Any, tab: Any, scripted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(answering, "GRACE", 0.3)
-    scripted.service.pace = 0.5
+    scripted.service.held = "two tabs"
     tab.ask("two tabs", wait=False)
     tab.page.wait_for_selector("#dsa-list .choose")
     other = open_tab(context=tab.page.context)
-    scripted.service.pace = 0.5
     choose(other, "two tabs")
     other.page.wait_for_selector("body.dsa-running")
     other.page.close()
     tab.page.wait_for_timeout(1500)
-    scripted.service.pace = 0
+    scripted.service.held = None
     tab.wait()
     assert tab.answer() == "You said: two tabs"
 
