@@ -160,7 +160,9 @@ class Experts(nn.Module):
         if self.store is not None and tokens > DEFERRED_TOKENS:
             own, ids = _gathered(x, groups.sorted_token_ids.clamp(0, tokens - 1)), None  # once for all launches
         if shared is None:
-            return product("down_proj", gated(product("gate_up_proj", own, ids), self.compute), out=out)
+            # A rank's experts have few of the rows.
+            end = groups.offsets[-1:] if self.count < self.total and tokens > DEFERRED_TOKENS else None
+            return product("down_proj", gated(product("gate_up_proj", own, ids), self.compute, end), out=out)
         gate_up, down = shared.gate_up_proj, shared.down_proj
         dense_weight = Quantized(gate_up.weight, gate_up.weight_scale_inv)
         inner = gated(product("gate_up_proj", own, ids, (x, dense_weight)), self.compute)

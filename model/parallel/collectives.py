@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from ...kernels.alignment import ROW_BYTES
+from ...kernels.alignment import aligned_rows
 from ...kernels.build import load
 from ...kernels.cuda.all_reduce import CTA_BYTES, Inboxes, all_reduce, all_reduce_norm
 from ...kernels.device import describe, is_hopper
@@ -89,19 +89,18 @@ class Ranks:
 
         Every rank has `rows` rows but those after `count`. The results are views of one buffer, whose rows are aligned to 16 bytes.
         """
-        flat = [part.flatten(1) for part in parts]
-        sizes = [part.shape[1] * part.element_size() for part in flat]
-        widths = [-(-size // ROW_BYTES) * ROW_BYTES for size in sizes]
-        buffer = torch.empty(rows, sum(widths), dtype=torch.uint8, device=parts[0].device)
-
-        def views(buffer: torch.Tensor) -> list[torch.Tensor]:
-            columns = zip(buffer.split(widths, 1), sizes, flat, strict=True)
-            return [each[:, :size].view(part.dtype) for each, size, part in columns]
-
-        for place, part in zip(views(buffer[: len(flat[0])]), flat, strict=True):
-            place.copy_(part)
-        gathered = views(self.all_gather(buffer).flatten(0, 1)[:count])
-        return [each.unflatten(1, part.shape[1:]) for each, part in zip(gathered, parts, strict=True)]
+        flat = [part.flatten(1).contiguous() for part in parts]
+        as_bytes = [aligned_rows(part.view(torch.uint8)) for part in flat]
+        # Copied in long words: a copy of single bytes takes four times as long.
+        own = torch.cat([each.view(torch.int64) for each in as_bytes], 1)
+        if len(own) < rows:
+            own = F.pad(own, (0, 0, 0, rows - len(own)))
+        gathered = self.all_gather(own).flatten(0, 1)[:count].view(torch.uint8)
+        columns = gathered.split([each.shape[1] for each in as_bytes], 1)
+        return [
+            each[:, : mine.shape[1] * mine.element_size()].view(mine.dtype).unflatten(1, part.shape[1:])
+            for each, mine, part in zip(columns, flat, parts, strict=True)
+        ]
 
 
 class SharedMemory(NamedTuple):
