@@ -102,10 +102,10 @@ class ModelSource:
         fill_synthetic(model, Plan(self.config, rank, size, mtp, self.whole_attention), self.seed)
         return model
 
-    def with_whole_attention(self, device: str, ranks: int) -> "ModelSource":
+    def with_whole_attention(self, device: str, ranks: int, chosen: EngineConfig) -> "ModelSource":
         """This source, with all heads' weights on every rank if prompts are to be divided by tokens and there is room for them."""
         has_all = self.directory is None or is_plain(self.directory)  # a converted file has only its rank's heads
-        sizes = (self.config, self.precision, device, ranks, self.mtp, self.offload)
+        sizes = (self.config, self.precision, device, ranks, self.mtp, self.offload, chosen)
         return replace(self, whole_attention=has_all and not self.deterministic and has_room_for_heads(*sizes))
 
     def to_json(self) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class RankRows:
         decodes, count = metadata.decodes, sum(metadata.query_lengths)
         has_prompt = decodes < len(metadata.query_lengths)
         if self._divides and has_prompt and count >= _LEAST_ROWS * self._ranks.size and not metadata.policies:
-            return DividedRows(self._ranks, metadata, cos, sin, self._topk).metadata
+            return DividedRows(self._ranks, metadata, cos, sin, self._topk).part()
         return replace(metadata, rows=self._replicated)
 
 
@@ -92,11 +92,12 @@ class DividedRows(Rows):
         self._per_rank = -(-self._count // ranks.size)
         first = self._per_rank * ranks.rank
         self._own = slice(first, min(first + self._per_rank, self._count))
-        self._selected: list[tuple[int, Selection]] = []  # of the present layer, by their first row among the own ones
-        watched = None
-        if step.on_selection is not None:
-            watched, self._runs = self._keep, _runs(step.logit_rows.tolist())
-        self.metadata = replace(step.part(self._own), rows=self, on_selection=watched)
+        self._selected: list[tuple[int, Selection]] = []  # of the present layer, by their first row
+        self._runs = [] if step.on_selection is None else _runs(step.logit_rows.tolist())
+
+    def part(self) -> AttentionMetadata:
+        """Describe these rows. Not kept: in a cycle of references, the step's tensors would outlive it."""
+        return replace(self._step.part(self._own), rows=self, on_selection=self._keep if self._runs else None)
 
     def own(self, x: torch.Tensor) -> torch.Tensor:
         return x[self._own]
@@ -119,7 +120,7 @@ class DividedRows(Rows):
     def report(self, layer: int) -> None:
         """Report on all ranks what was selected for the rows with logits; a recorder takes no others."""
         on_selection = self._step.on_selection
-        if on_selection is None:
+        if on_selection is None or not self._runs:
             return
         found = torch.zeros(len(self._step.logit_rows), 2, self._topk, dtype=torch.int32, device=self._cos.device)
         for begin, (positions, scores, _) in self._selected:

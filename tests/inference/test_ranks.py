@@ -65,9 +65,11 @@ def main(path):
     assert llm.stats().preemptions > 0
     answers += [each.token_ids for each in llm.generate(prompts[3], random, inspect=True)]
     inspected = llm.generate(prompts, greedy, inspect=True)
-    selected = [choice.positions(1).tolist() for each in inspected for choice in each.selection]
+    scored = llm.score_answer(prompts[3][:150], prompts[3][150:])  # rows of several ranks
+    selections = [each.selection for each in inspected] + [scored.selections]
+    selected = [choice.positions(1).tolist() for each in selections for choice in each]
     best = llm.logits(prompts[3], chunk=50).argmax(1).tolist()
-    scores = [float(choice.scores[1].sum()) for each in inspected for choice in each.selection if 1 in choice.scores]
+    scores = [float(choice.scores[1].sum()) for each in selections for choice in each if 1 in choice.scores]
     cached = llm.stats().cached_tokens > 0
     return {"answers": answers, "selected": selected, "best": best, "cached": cached, "scores": scores}
 """
