@@ -10,6 +10,7 @@ import torch
 from deepseek_v32.inference import LLM, offload_speed
 from deepseek_v32.inference.cache_check.check import CacheCheck
 from deepseek_v32.inference.config import CacheBudget, EngineConfig
+from deepseek_v32.inference.distributed.model_source import ModelSource
 from deepseek_v32.inference.engine import sizing
 from deepseek_v32.inference.engine.running.cache import allocate, bytes_per_page
 from deepseek_v32.inference.engine.running.runner import Runner
@@ -92,6 +93,20 @@ def test_whole_attention_leaves_room_for_the_caches(gpu):
     # A context of 163,840 tokens takes 7.3 GiB.
     assert has_room(121.0, max_model_len=163_840) and not has_room(120.0, max_model_len=163_840)
     assert has_room(121.0, page_count=2560) and not has_room(120.0, page_count=2560)
+
+
+def test_whole_attention_needs_files_with_all_heads(tmp_path):
+    """Of a checkpoint that was converted to a file for each rank, it has only its heads. Deterministic prompts are not divided."""
+    synthetic = ModelSource(TINY, None, "exact", "auto", "cpu")
+    converted = replace(synthetic, directory=tmp_path)
+    cases = (
+        synthetic,
+        converted,
+        replace(synthetic, directory=tiny_checkpoint(tmp_path)),
+        replace(synthetic, deterministic=True),
+    )
+    whole = [each.with_whole_attention("cpu", 2, EngineConfig()).whole_attention for each in cases]
+    assert whole == [True, False, True, False]
 
 
 def test_a_refusal_says_what_offloading_gives(gpu, monkeypatch, tmp_path):
