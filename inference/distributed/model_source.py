@@ -85,14 +85,7 @@ class ModelSource:
         """Load the model, or this rank's shard of it. The caller has called `check_fits`. ValueError for a damaged checkpoint."""
         if self.directory is not None:
             arguments = (self.directory, self.precision, self.backend, device, None, progress, ranks)
-            options = (
-                self.verify_hashes,
-                self.mtp,
-                self.deterministic,
-                self.config,
-                self.offload,
-                self.whole_attention,
-            )
+            options = self.verify_hashes, self.mtp, self.deterministic, self.config, self.offload, self.whole_attention
             return load_model(*arguments, *options)
         self.config.check_precision(self.precision)
         mtp = MTPTables() if self.mtp else None  # as in the released checkpoint, it has no tables of its own
