@@ -59,7 +59,7 @@ class Handlers:
         except ValueError as error:
             yield _notice(error)
             return
-        yield from self._answer(conversation, settings, request)
+        yield from self._answer(conversation, settings, request, value)
 
     def retry(
         self, request: gr.Request, event: gr.EventData, value: Value, system: str, *settings: Any
@@ -88,7 +88,7 @@ class Handlers:
             return
         if data.get("thinking") is True:
             settings = (True, *settings[1:])
-        yield from self._answer(conversation, settings, request)
+        yield from self._answer(conversation, settings, request, data)
 
     def example(self, request: gr.Request, event: gr.EventData, *settings: Any) -> Iterator[Value]:
         """Copy an example conversation, under the `id` of the event, and answer its last question."""
@@ -98,7 +98,7 @@ class Handlers:
             return
         conversation = Conversation.from_json(chosen[index].conversation.to_json() | {"id": data.get("id")})
         thinking, *others = settings
-        yield from self._answer(conversation, (thinking or chosen[index].thinking, *others), request)
+        yield from self._answer(conversation, (thinking or chosen[index].thinking, *others), request, data)
 
     def defaults(self) -> list[Any]:
         """Initial values: the draft, the system prompt, thinking, temperature, top p, the maximum length, the seed, the tools."""
@@ -118,18 +118,32 @@ class Handlers:
         except ValueError as error:
             return _notice(error)
         last = conversation.messages[-1] if conversation.messages else Message("user", "")
-        run = None if last.finish else self.runs.answering(conversation.id)
-        if run is not None and (last.role == "user" or last.id == run.id):
+        run = self.runs.find(last.id) if last.role == "assistant" else self.runs.answering(conversation.id)
+        if run is not None and run.conversation_id == conversation.id and not last.finish:
             return run.value
-        if last.role == "assistant" and not last.finish:
-            last.finish = "lost"  # with the server that computed it
+        self._end(conversation.messages)
         return self._value(conversation)
 
+    def _end(self, messages: list[Message]) -> None:
+        """Complete the answers that no run writes any more, in branches, too."""
+        for place, message in enumerate(messages):
+            for branch in message.branches:
+                self._end(branch)
+            if message.role == "user" or message.finish:
+                continue
+            run = self.runs.find(message.id)
+            if run is None:
+                message.finish = "lost"  # with the server that computed it
+            elif run.ended is not None:
+                messages[place] = Conversation.from_json(run.value["conversation"]).messages[-1]
+
     def resume(self, request: gr.Request, event: gr.EventData) -> Iterator[Value]:
-        """Show an answer that goes on since before the page was reloaded."""
-        run_id = (event._data or {}).get("run")
-        run = self.runs.find(run_id) if isinstance(run_id, str) else None
-        if run is not None:
+        """Show a conversation whose answer goes on, or has ended, since before the page was reloaded."""
+        value = self._restored((event._data or {}).get("conversation"))
+        run = self.runs.find(value.get("running") or "")
+        if run is None:
+            yield value
+        else:
             run.sessions.add(request.session_hash or "")
             yield from run.follow()
 
@@ -166,9 +180,14 @@ class Handlers:
         count = own if own > room else tokens
         raise ValueError(f"{subject} {count:,} tokens; the model reads at most {room:,}.")
 
-    def _answer(self, conversation: Conversation, settings: tuple[Any, ...], request: gr.Request) -> Iterator[Value]:
-        """Yield views of the growing answer."""
-        run = Run({request.session_hash or ""}, new_id(), conversation.id)
+    def _answer(
+        self, conversation: Conversation, settings: tuple[Any, ...], request: gr.Request, data: Any
+    ) -> Iterator[Value]:
+        """Yield views of the growing answer. `data` has the id that the page chose for its run."""
+        run_id = Conversation.from_json({"id": data.get("run")} if isinstance(data, dict) else {}).id
+        if self.runs.find(run_id) or self.recordings.find(run_id):
+            run_id = new_id()
+        run = Run({request.session_hash or ""}, run_id, conversation.id)
         conversation.title = conversation.title or conversation.name()
         run.show(self._value(conversation, run.id))
         self.runs.add(run)

@@ -90,9 +90,21 @@ def test_an_answer_goes_on_after_a_reload_and_stops_without_a_page(
         const entry = JSON.parse(localStorage.getItem(key)); const last = entry.conversation.messages.at(-1);
         Object.assign(last, { finish: "", id: "gone" }); localStorage.setItem(key, JSON.stringify(entry)); } }"""
     )
-    tab.page.reload()
+    tab.page.goto("about:blank")
+    other = open_tab(context=tab.page.context).page  # which does not show it
+    other.wait_for_function('Object.values(localStorage).some((each) => each.includes(\'"finish":"lost"\'))')
+    other.close()
+    tab.open()
     tab.page.wait_for_selector(".answer")
     assert tab.page.locator(".numbers").inner_text() == "the server stopped before this answer was complete"
+    # Another tab that has all of it gives it back.
+    open_tab(context=tab.page.context).page.evaluate(
+        """() => { for (const key of Object.keys(localStorage).filter((key) => key.includes("/conversation/"))) {
+        const entry = JSON.parse(localStorage.getItem(key));
+        Object.assign(entry.conversation.messages.at(-1), { finish: "stop", content: "all of it" });
+        localStorage.setItem(key, JSON.stringify(entry)); } }"""
+    )
+    tab.page.wait_for_function("document.querySelector('.answer .body').innerText === 'all of it'")
     # Without a page an answer ends after a while.
     monkeypatch.setattr(answering, "GRACE", 0.5)
     scripted.service.pace = 0.05

@@ -56,10 +56,23 @@ def test_asking_again_keeps_what_followed(open_tab: Any, scripted: Any) -> None:
     page.locator(".step:visible", has_text="›").first.click()
     page.wait_for_function("document.querySelectorAll('.answer').length === 2")
     assert texts() == ["other", "later"]
-    # Escape leaves an edit.
+    # A reload, another branch and another conversation keep what is typed in an edit. Escape leaves it.
     page.locator(".message.user").nth(0).hover()
     page.locator(".user [data-action=edit]").nth(0).click()
+    page.fill("textarea.edit", "half a thought")
+    page.reload()
+    page.wait_for_selector("textarea.edit")
+    page.locator(".step:visible", has_text="‹").first.click()
+    page.wait_for_selector("textarea.edit", state="detached")
+    page.locator(".step:visible", has_text="›").first.click()
+    page.wait_for_selector("textarea.edit")
+    page.click("#dsa-new")
+    page.locator("#dsa-list .choose").click()
+    page.wait_for_selector("textarea.edit")
+    assert page.locator("textarea.edit").input_value() == "half a thought"
     page.press("textarea.edit", "Escape")
+    page.reload()
+    page.wait_for_selector(".answer")
     assert page.locator("textarea.edit").count() == 0 and texts() == ["other", "later"]
 
 

@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ class Slow:
 
     def _hold(self, route: Any) -> None:
         body = route.request.post_data
-        name = "restore" if '"event_data":{"conversation"' in body else f"{route.request.url} {body}"
+        name = "restore" if '"ticket":' in body else f"{route.request.url} {body}"
         self.held.append(route) if self.kind.search(name) else route.continue_()
 
     def wait(self, count: int = 1) -> None:
@@ -97,11 +98,11 @@ def test_a_question_is_sent_once_and_takes_only_itself_from_the_box(tab: Any, sc
     attach(tab, "first.txt")
     question = f"once only {replaces}"
     tab.page.fill("#dsa-text textarea", question)
-    tab.page.press("#dsa-text textarea", "Enter")
+    tab.page.dblclick("#dsa-send")  # the second click is on Stop
     slow.until(lambda: any("join" in each.request.url for each in slow.held))
     tab.page.wait_for_timeout(900)
     tab.page.press("#dsa-text textarea", "Enter")
-    tab.page.click("#dsa-send")
+    tab.page.evaluate("document.getElementById('dsa-send').click()")
     if replaces:
         tab.page.press("#dsa-text textarea", "Control+a")
     tab.page.locator("#dsa-text textarea").press_sequentially(f"{question}, then" if replaces else " and then")
@@ -196,7 +197,7 @@ def test_what_the_server_refuses_can_be_done_again(tab: Any, scripted: Any, even
         page.locator(".example").first.click(force=True)
         slow.refuse()
         page.locator(".example").last.click()
-        page.wait_for_selector(".answer")
+        answers(tab, 1)
         assert page.locator("#dsa-list .choose").count() == 2
     elif event == "restore":
         page.click("#dsa-new")
@@ -228,6 +229,57 @@ def test_what_the_server_refuses_can_be_done_again(tab: Any, scripted: Any, even
         page.wait_for_selector(".dsa-context")
         assert page.locator("#dsa-files .file").inner_text().startswith("a.txt")
     assert page.locator("body.dsa-running").count() == 0
+
+
+@pytest.mark.parametrize("event", ["send", "edit", "retry", "example", "restore", "answer"])
+def test_stop_ends_the_wait_for_a_reply(tab: Any, scripted: Any, monkeypatch: pytest.MonkeyPatch, event: str) -> None:
+    """Nothing changes, and the conversation goes on. What comes late is stopped and kept, and blocks nothing."""
+    page = tab.page
+    tab.ask("before")
+    scripted.service.held = "silent" if event in ("send", "answer") else "changed" if event == "edit" else None
+    slow = Slow(tab, "(?!)" if event == "answer" else "restore|join")
+    if event in ("send", "answer"):
+        page.fill("#dsa-text textarea", "silent")
+        page.click("#dsa-send")
+    elif event == "edit":
+        page.hover(".message.user")
+        page.click(".user [data-action=edit]")
+        page.fill("textarea.edit", "changed")
+        page.press("textarea.edit", "Enter")
+    elif event == "retry":
+        page.click(".answer [data-action=retry]")
+    else:
+        page.click("#dsa-new")
+        page.click(".example >> nth=-1") if event == "example" else choose(tab, "before")
+    if event == "answer":  # the server does not end it
+        answering_stops = scripted.service.cancel
+        monkeypatch.setattr(scripted.service, "cancel", lambda request_id: None)
+        page.wait_for_selector(".answer.waiting")
+        page.click("#dsa-stop")
+        page.keyboard.press("Escape")
+        monkeypatch.setattr(scripted.service, "cancel", answering_stops)
+    else:
+        slow.wait()
+        slow.kind = re.compile("(?!)")
+        page.keyboard.press("Escape") if event == "restore" else page.click("#dsa-stop")
+    page.wait_for_selector("body:not(.dsa-running)")
+    assert typed(tab) == ("silent" if event == "send" else "")
+    assert page.locator("textarea.edit").count() == (event == "edit")
+    if event == "edit":
+        assert page.locator("textarea.edit").input_value() == "changed"
+    tab.ask("after")
+    assert tab.answer() == "You said: after"
+    if event == "answer":
+        assert page.locator(".numbers").nth(1).inner_text() == "stopped"
+        scripted.service.held = None
+    else:
+        slow.answer()
+    slow.until(lambda: not scripted.service.open)
+    if event in ("send", "edit", "retry"):
+        page.wait_for_selector(".branches:visible")
+    assert tab.answer() == "You said: after" and page.locator("body.dsa-running").count() == 0
+    tab.ask("once more")
+    assert tab.answer() == "You said: once more"
 
 
 def test_an_answer_that_grows_elsewhere_hinders_nothing(tab: Any, scripted: Any) -> None:
@@ -273,6 +325,28 @@ def test_an_answer_that_grows_elsewhere_hinders_nothing(tab: Any, scripted: Any)
     saved = "Object.values(localStorage).some((each) => /You said: gamma[^{}]*[{][^{}]*[}],.finish.:.stop/.test(each))"
     page.wait_for_function(saved)
     assert page.locator(".message").count() == 0
+
+
+def test_an_answer_that_ends_while_another_conversation_is_loaded(tab: Any, scripted: Any) -> None:
+    """The other one does not come. The answer is shown and saved with its end, in branches, too."""
+    page = tab.page
+    tab.ask("alpha")
+    page.click("#dsa-new")
+    scripted.service.held = "beta"
+    tab.ask("beta", wait=False)
+    page.wait_for_selector(".answer.waiting")
+    slow = Slow(tab, "restore")
+    choose(tab, "alpha")
+    slow.wait()
+    scripted.service.held = None
+    page.wait_for_function("Object.values(localStorage).some((each) => /You said: beta.*.finish.:.stop/.test(each))")
+    slow.refuse()
+    assert tab.answer() == "You said: beta" and page.locator("body.dsa-running").count() == 0
+    page.click(".answer [data-action=retry]")
+    page.wait_for_selector(".branches:visible")
+    tab.wait()
+    ends = "Object.values(localStorage).join().match(/.finish.:.stop/g).length"
+    page.wait_for_function(f"{ends} === 3")
 
 
 @pytest.mark.parametrize("stays", [True, False], ids=["here", "elsewhere"])
@@ -323,6 +397,24 @@ def test_the_panel_is_empty_in_a_new_chat(tab: Any, scripted: Any) -> None:
     slow.answer()
     page.wait_for_timeout(100)
     assert page.locator(".panel-body > *").count() == 0
+
+
+def test_an_answer_that_no_run_writes_any_more_gets_its_end_in_a_branch(scripted: Any) -> None:
+    """Another tab's turns have made it a branch, and its own tab was reloaded or closed."""
+    from deepseek_v32.inference.chat_app.handlers import Handlers
+
+    handlers = Handlers(scripted.service, "scripted")
+    answer = {"role": "assistant", "content": "half", "id": "known"}
+    for run_id, ended in (("known", True), ("grows", False)):
+        run = answering.Run(set(), run_id, "c1")
+        run.show({"conversation": {"messages": [{**answer, "content": "whole", "finish": "abort"}]}}, ended)
+        handlers.runs.add(run)
+    branches = [[answer], [{**answer, "id": "unknown"}], [{**answer, "id": "grows"}]]
+    messages = [{"role": "user", "content": "q", "branches": branches}, {**answer, "finish": "stop"}]
+    event: Any = SimpleNamespace(_data={"conversation": {"id": "c1", "messages": messages}})
+    first, last = handlers.restore(event)["conversation"]["messages"]
+    ends = [(each["content"], each.get("finish")) for [each] in first["branches"]]
+    assert ends == [("whole", "abort"), ("half", "lost"), ("half", None)] and last["finish"] == "stop"
 
 
 def test_closing_a_second_tab_ends_no_answer(

@@ -61,7 +61,7 @@ function show(value) {
     const growing = Boolean(value.running) && i === messages.length - 1;
     nodes[i].update(message, value.html[i], growing);
   });
-  document.body.classList.toggle("dsa-running", Boolean(value.running));
+  document.body.classList.toggle("dsa-running", asked.has(value.conversation.id));
   document.body.classList.toggle("dsa-empty", !messages.length);
   document.getElementById("dsa-title").textContent = value.conversation.title || "New chat";
   if (!messages.length && other) scroller.scrollTop = 0;

@@ -31,7 +31,8 @@ let restoring = false; // a conversation is on its way, so nothing can be asked
 let systemBefore = ""; // the system prompt before it was opened
 let imported = null; // id of the latest import, which is nowhere else until it has come back
 let wanted = null; // a conversation to show when its present answer has stopped
-const asked = new Map(); // conversations whose answer this tab awaits, by id: {run, text, files, tells}; without run until it is shown
+const asked = new Map(); // conversations whose answer this tab awaits, by id: {run, text, files, tells, seen}; `seen` once the server replies
+const givenUp = new Set(); // runs that were stopped without a reply
 
 watch("value", () => {
   const value = props.value;
@@ -43,20 +44,29 @@ watch("value", () => {
   }
   if (notice) return fail(notice);
   const { id } = conversation;
-  const entry = asked.get(id) || {};
-  // gradio sends the last view twice.
-  const isShown = ticket || (id === store.current && (running || asked.has(id)));
-  if (running && !entry.run) {
-    if (asked.has(id)) take(entry);
-    else if (ticket) trigger("resume", { run: running });
-    if (wanted && wanted.id === id) trigger("stop", { run: running });
+  const run = running || conversation.messages.at(-1)?.id;
+  if (running && givenUp.has(run)) {
+    props.value = shown;
+    return trigger("stop", { run });
   }
-  if (running) asked.set(id, Object.assign(entry, { run: running }));
-  else if (!ticket || entry.run) asked.delete(id);
+  const entry = asked.get(id) || { run: running };
+  const isAwaited = entry.run === run; // gradio sends the last view twice, the second time perhaps after another question
+  const isCurrent = ticket || id === store.current;
+  const isShown = ticket || (isAwaited && (isCurrent || id === shown.conversation.id)); // though another one is on its way
+  if (running && isAwaited && !entry.seen) {
+    entry.seen = true;
+    if (asked.has(id)) take(entry);
+    else if (ticket) trigger("resume", { conversation });
+    asked.set(id, entry);
+    if (wanted && wanted.id === id) trigger("stop", { run });
+  }
+  if (!running && isAwaited) asked.delete(id);
   if (isShown) {
-    store.current = id;
-    restoring = false;
-    newest++;
+    if (isCurrent) {
+      store.current = id;
+      restoring = false;
+      newest++;
+    }
     show(value);
     keep(conversation, !running);
     const last = conversation.messages.length - 1;
@@ -65,6 +75,7 @@ watch("value", () => {
     props.value = shown;
     store.save(conversation);
     drawList();
+    if (!running && id === shown.conversation.id) keep(shown.conversation, true); // with what came late
   }
   if (wanted && !asked.has(wanted.id)) {
     open(wanted);
@@ -73,38 +84,82 @@ watch("value", () => {
 });
 
 // A question that the server has taken leaves its box. What was typed or added since then stays.
-function take({ text, files }) {
+function take({ text, files, edited }) {
   if (text) setControls(([now, ...others]) => [now.startsWith(text) ? now.slice(text.length).trimStart() : now, ...others]);
   if (files) tell("taken", files);
+  if (edited && sessionStorage.getItem(edited.key) === edited.text) sessionStorage.removeItem(edited.key);
 }
 
 // What the server refused or could not do changes nothing that is shown.
 function fail(text) {
+  for (const [id, { seen }] of asked) if (!seen) asked.delete(id);
+  goBack(text);
+}
+function goBack(text) {
   props.value = shown;
-  for (const [id, { run }] of asked) if (!run) asked.delete(id);
   if (restoring) setControls(([now, , ...others]) => [now, systemBefore, ...others]);
   store.current = shown.conversation.id;
   restoring = false;
+  newest++;
   wanted = null;
+  show(shown);
   notify(text);
 }
 on("failed", () => {
   fail("The server could not do this. Try again.");
-  if (shown.running) setTimeout(() => shown.running && trigger("resume", { run: shown.running }), 1000);
+  saveNow();
+  clearTimeout(resumeTimer);
+  resumeTimer = setTimeout(resume, 1000);
 });
 
-// Notes that something is asked. What the server still has to send of other tabs' turns would leave it out.
-function note(id, entry) {
-  asked.set(id, entry);
-  newest++;
-  lookTimer = setTimeout(look, 600); // whether it has arrived
+// Takes up the answers that are not complete in the browser's storage, after a reload or a failure.
+let resumeTimer = 0;
+function resume() {
+  for (const { id } of store.list()) {
+    const conversation = store.load(id);
+    const last = conversation.messages?.at(-1);
+    if (last?.id && !last.finish && !(restoring && id === store.current)) trigger("resume", { conversation });
+  }
 }
-on("sent", ([{ conversation }, text, files]) => (text.trim() || files.length) && note(conversation.id, { text, files }));
+
+// Notes that something is asked, and returns the id of its run. What the server still has to send of other tabs' turns would leave
+// it out.
+function note(id, entry) {
+  const run = newId();
+  asked.set(id, { run, ...entry });
+  newest++;
+  document.body.classList.add("dsa-running");
+  lookTimer = setTimeout(look, 600); // whether it has arrived
+  return run;
+}
+on("sent", (values) => {
+  const [value, text, files] = values;
+  if (text.trim() || files.length) values[0] = { ...value, run: note(value.conversation.id, { text, files }) };
+});
+
+// A reply may never come. Without one, the question is as it was before, and an answer that begins later is stopped. An answer
+// that does not end is left as it is the second time.
+function stop() {
+  const entry = asked.get(store.current);
+  if (restoring) return goBack("Not loaded.");
+  if (!entry) return;
+  trigger("stop", { run: entry.run });
+  if (entry.seen && !entry.isStopped) return (entry.isStopped = true);
+  givenUp.add(entry.run);
+  asked.delete(store.current);
+  if (shown.running) {
+    const { messages } = shown.conversation;
+    const ended = messages.with(-1, { ...messages.at(-1), finish: "abort" });
+    shown = { ...shown, running: null, conversation: { ...shown.conversation, messages: ended } };
+    keep(shown.conversation, true);
+  }
+  goBack("Stopped. The server has not replied.");
+}
 
 // Says why nothing can be asked now, if so.
 function isBusy() {
   const reason = !away.hidden ? away.textContent : restoring ? "The conversation is still being loaded." : asked.has(store.current) && "The answer is still being written. Stop it first, or wait.";
-  if (reason) notify(reason);
+  if (reason) notify(reason, restoring && stop);
   return reason;
 }
 
@@ -113,14 +168,14 @@ function askAgain(detail) {
   if (isBusy()) return;
   const before = structuredClone(shown.conversation);
   const dropped = before.messages.length - detail.index > (before.messages[detail.index].role === "user" ? 2 : 1);
-  note(before.id, {});
-  trigger("retry", detail);
+  const edited = "text" in detail && { key: editKey(before.messages[detail.index]), text: detail.text };
+  trigger("retry", { ...detail, run: note(before.id, { edited }) });
   if (!dropped) return;
   notify("What followed is kept as another branch.", () => {
     const entry = asked.get(before.id);
     if (!entry) return open(before);
     wanted = before;
-    if (entry.run) trigger("stop", entry);
+    trigger("stop", { run: entry.run });
   });
 }
 
@@ -278,8 +333,7 @@ const welcome = element.querySelector(".examples");
     if (isBusy()) return;
     store.current = newId();
     // The first card ends with the inspector open on its story.
-    note(store.current, { text: textBox().value, tells: index === 0 });
-    trigger("example", { index, id: store.current });
+    trigger("example", { index, id: store.current, run: note(store.current, { text: textBox().value, tells: index === 0 }) });
   });
   card.append(make("b", "", title), make("span", "", hint), make("small", "", brings));
   welcome.append(card);
@@ -326,8 +380,7 @@ function holdBack(event) {
 for (const type of ["click", "keydown"]) window.addEventListener(type, holdBack, true);
 look();
 
-const stop = () => shown.running && trigger("stop", { run: shown.running });
-byId("dsa-stop").addEventListener("click", stop);
+byId("dsa-stop").addEventListener("click", (event) => event.detail === 2 || stop()); // a double click on Send ends here
 document.addEventListener("keydown", (event) => event.key === "Escape" && !event.defaultPrevented && stop());
 
 const theme = localStorage.getItem("deepseek-v32/theme");
@@ -335,10 +388,6 @@ if (theme) setTheme(theme === "dark", false);
 const kept = store.current && store.load(store.current);
 startNew();
 open(kept, Boolean(draft));
-// Answers that grew in other conversations before a reload; an answer has the id of its run.
-for (const { id } of store.list()) {
-  const { finish, id: run } = store.load(id).messages?.at(-1) || {};
-  if (!finish && run && !(kept && kept.id === id)) trigger("resume", { run });
-}
+resume();
 document.body.classList.add("dsa-ready");
 focusText();

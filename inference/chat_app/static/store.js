@@ -5,6 +5,8 @@ const SETTINGS = "deepseek-v32/settings";
 const DRAFT = "deepseek-v32/draft";
 
 const identity = (message) => message.id || message.role + ":" + message.content;
+const editKey = (question) => "deepseek-v32/edit/" + identity(question); // text of an open edit form, which belongs to the tab
+
 const withoutBranches = ([first, ...rest]) => [{ ...first, branches: undefined, branch: undefined }, ...rest];
 
 // Adds to `ours`, from place `at` on, the turns that only `theirs` has: at the end, or else as a branch. Returns whether there were any.
@@ -16,7 +18,8 @@ function graft(ours, at, theirs, from) {
   for (const tail of [theirs.slice(from), ...(theirs[from].branches || [])].map(withoutBranches)) {
     const same = identity(tail[0]) === identity(first) ? null : (first.branches || []).find((branch) => identity(branch[0]) === identity(tail[0]));
     if (same === null) {
-      if (!first.finish && tail[0].finish) Object.assign(first, tail[0]);
+      const ends = tail[0].finish && tail[0].finish !== first.finish && (!first.finish || first.finish === "lost");
+      if (ends) added = Boolean(Object.assign(first, tail[0]));
       added = graft(ours, at + 1, tail, 1) || added;
     } else if (same) added = graft(same, 1, tail, 1) || added;
     else {

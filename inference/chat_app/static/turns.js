@@ -14,7 +14,7 @@ function userNode(index) {
   const branches = make("span", "branches");
   actions.append(
     branches,
-    action("Edit", "Change this question and ask again from here", () => edit(index)),
+    action("Edit", "Change this question and ask again from here", () => isBusy() || edit(index).focus()),
     action("Copy", "Copy this question", () => copy(shown.conversation.messages[index].content)),
   );
   box.append(make("span", "hidden-name", "You said:"), bubble, actions);
@@ -23,7 +23,11 @@ function userNode(index) {
   return {
     box,
     update(message) {
-      if (id !== message.id) closeEdit(box); // the server has taken the changed question
+      // The server has taken the changed question, or another branch or conversation is shown.
+      if (id !== message.id) {
+        closeEdit(box);
+        if (sessionStorage.getItem(editKey(message)) !== null) edit(index);
+      }
       id = message.id;
       const count = (message.branches || []).length + 1;
       const signature = JSON.stringify([message.content, message.files, count, message.branch]);
@@ -179,13 +183,19 @@ function describeRates(message) {
 
 function edit(index) {
   const box = nodes[index].box;
-  if (isBusy() || box.matches(".editing")) return;
+  const question = shown.conversation.messages[index];
+  const key = editKey(question);
+  closeEdit(box);
   const bubble = box.querySelector(".bubble");
   const area = make("textarea", "edit");
   area.setAttribute("aria-label", "The question");
-  area.value = shown.conversation.messages[index].content;
+  area.value = sessionStorage.getItem(key) ?? question.content;
+  area.addEventListener("input", () => sessionStorage.setItem(key, area.value));
   const buttons = make("div", "pair");
-  const done = () => closeEdit(box);
+  const done = () => {
+    sessionStorage.removeItem(key);
+    closeEdit(box);
+  };
   const form = make("div", "bubble form");
   const ask = action("Ask", "Ask this instead; what followed becomes another branch", () => askAgain({ index, text: area.value }));
   ask.classList.add("primary");
@@ -203,7 +213,7 @@ function edit(index) {
   bubble.before(form);
   box.classList.add("editing");
   area.style.height = Math.min(360, area.scrollHeight + 4) + "px";
-  area.focus();
+  return area;
 }
 
 function closeEdit(box) {
