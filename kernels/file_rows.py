@@ -17,9 +17,9 @@ class RowReader:
     ) -> int:
         """Read bytes of an open file, and copy them to their places on the GPU on the current stream.
 
-        file: a descriptor. places: int64 [n, 3] on the host, for one range of the file after the other, beginning with byte `start`:
-        whether it belongs to `weight` (0) or `scale` (1), its first byte there, and its bytes, S in all. Returns S when the copies
-        have ended; less, if the file ends before; or minus errno.
+        file: a descriptor. places: int64 [n, 3] on the host, for one range of the file after the other, the first from byte `start`
+        on: whether it belongs to `weight` (0) or `scale` (1), its first byte there, and its bytes, S in all. Returns S when the
+        copies have ended; less, if the file ends before; or minus errno.
         """
         targets = weight.view(torch.uint8), None if scale is None else scale.view(torch.uint8)
         count: int = self._read(file, start, places, *targets)

@@ -66,7 +66,8 @@ class _Slots:
 
     def __init__(self, part: str, shape: PartShape, reader: ExpertReader, device: torch.device, count: int) -> None:
         self._part, self._reader, self._device = part, reader, device
-        self._stacked = shape.stacked(count, shape.stored, device)
+        self._stacked = weight, scale = shape.stacked(count, shape.stored, device)
+        self._slots = [Slot(weight[slot], None if scale is None else scale[slot]) for slot in range(count)]
         self._converted = None if shape.stored == shape.used else shape.stacked(1, shape.used, device)
         # The slots of experts that have been read or are being read, in the order in which they make room.
         self.held: OrderedDict[Key, int] = OrderedDict()
@@ -115,7 +116,7 @@ class _Slots:
         self.pinned.add(key)
         self.unused.add(key)
         self.reads += 1
-        self._reads[slot] = self._reader.read(self._part, key, self._slot(slot), self._last_use[slot])
+        self._reads[slot] = self._reader.read(self._part, key, self._slots[slot], self._last_use[slot])
         return True
 
     def is_read(self, key: Key) -> bool:
@@ -142,7 +143,7 @@ class _Slots:
             weight, scale = self._converted
             place = Slot(weight[0], None if scale is None else scale[0])
             for key in keys:
-                self._reader.convert(self._part, key, self._slot(places[key]), place)
+                self._reader.convert(self._part, key, self._slots[places[key]], place)
                 yield ExpertWeights(weight, scale, self.table({key[1]: 0}, experts))
         if self._device.type == "cuda":
             event = torch.cuda.Event()
@@ -164,10 +165,6 @@ class _Slots:
         """Make `ExpertWeights.slots`."""
         places = [slots.get(expert, -1) for expert in range(experts)]
         return torch.tensor(places, dtype=torch.int32).to(self._device, non_blocking=True)
-
-    def _slot(self, number: int) -> Slot:
-        weight, scale = self._stacked
-        return Slot(weight[number], None if scale is None else scale[number])
 
 
 class ExpertSlots:
