@@ -220,14 +220,15 @@ class ExpertSlots:
             self._measuring = False
 
     def begin(self, tokens: int) -> None:
-        """Begin to read the first layer's experts at the start of a step with many tokens."""
+        """Begin to read the first layer's experts at the start of a step, if it has many tokens."""
         self._lasting = tokens <= LASTING_TOKENS
-        if not (self._lasting or self._measuring):
-            for slots in self._parts.values():
-                slots.find((), False)
-            self._wanted.clear()
-            self._want_layer(0)
-            self._advance()
+        if self._lasting or self._measuring:
+            return
+        self._wanted.clear()
+        self._want_layer(0)
+        for slots in self._parts.values():
+            slots.find([key for _, key in self._wanted], lasting=False)
+        self._advance()
 
     def request(self, layer: int, offsets: torch.Tensor, tokens: int) -> Parts:
         """`ExpertStore.request` for one layer. Waits until the device has the router's choice."""
