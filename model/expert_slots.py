@@ -71,8 +71,7 @@ class _Slots:
         self._converted = None if shape.stored == shape.used else shape.stacked(1, shape.used, device)
         # The slots of experts that have been read or are being read, in the order in which they make room.
         self.held: OrderedDict[Key, int] = OrderedDict()
-        self.pinned: set[Key] = set()  # experts that the present step uses later
-        self.unused: set[Key] = set()  # experts that have been requested for the present step or the next, and not used
+        self.pinned: set[Key] = set()  # experts that the present step uses later, or the next layer
         self._lasting: set[Key] = set()  # experts that steps with few tokens used
         self.reads = 0
         self._free = list(reversed(range(count)))
@@ -90,14 +89,13 @@ class _Slots:
             for key in found:
                 self.held.move_to_end(key)
         self.pinned = set(found)
-        self.unused &= self.pinned
         return set(found)
 
     def request(self, key: Key, lasting: bool) -> bool:
         """Begin to read an expert and pin it. False: there is no slot for it now."""
         if not self._free:
             passing = len(self.held) - len(self._lasting)  # experts of long steps, which have a quarter of the slots
-            any_goes = lasting or not self.unused or passing < len(self._reads) // 4
+            any_goes = lasting or not self.pinned or passing < len(self._reads) // 4
             victims = (
                 each for each in self.held if each not in self.pinned and (any_goes or each not in self._lasting)
             )
@@ -114,7 +112,6 @@ class _Slots:
         if lasting:
             self._lasting.add(key)
         self.pinned.add(key)
-        self.unused.add(key)
         self.reads += 1
         self._reads[slot] = self._reader.read(self._part, key, self._slots[slot], self._last_use[slot])
         return True
@@ -151,7 +148,6 @@ class _Slots:
             for slot in places.values():
                 self._last_use[slot] = event
         self.pinned.difference_update(keys)
-        self.unused.difference_update(keys)
 
     def _drop(self, key: Key) -> None:
         self._free.append(self.held.pop(key))
@@ -231,7 +227,7 @@ class ExpertSlots:
         self._advance()
 
     def request(self, layer: int, offsets: torch.Tensor, tokens: int) -> Parts:
-        """`ExpertStore.request` for one layer. Waits until the device has the router's choice."""
+        """`ExpertStore` of one layer. Waits until the device has the router's choice."""
         if self._measuring:
             anywhere = torch.zeros(len(offsets) - 1, dtype=torch.int32, device=self.device)
             return lambda part: (self._parts[part].any_weights(anywhere),)
@@ -274,13 +270,3 @@ class ExpertSlots:
         """Want all experts of a layer, of which a step with many tokens needs nearly all, if there is such a layer."""
         keys = [(layer, expert) for layer in self.layers[index : index + 1] for expert in range(self._experts)]
         self._wanted.extend((part, key) for part in self._parts for key in keys)
-
-
-class LayerSlots:
-    """One layer's `ExpertStore`."""
-
-    def __init__(self, slots: ExpertSlots, layer: int) -> None:
-        self._slots, self._layer = slots, layer
-
-    def request(self, offsets: torch.Tensor, tokens: int) -> Parts:
-        return self._slots.request(self._layer, offsets, tokens)

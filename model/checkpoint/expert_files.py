@@ -7,16 +7,16 @@ reads are used: a mapped file that becomes shorter would end the process (SIGBUS
 import os
 import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import torch
 
 from ...kernels.device import is_hopper
-from ...kernels.file_rows import RowReader
+from ...kernels.file_rows import row_reader
 from ..config import blocks
 from ..errors import CheckpointError, short_repr
-from ..expert_slots import ExpertSlots, Key, LayerSlots, PartShape, Slot
+from ..expert_slots import ExpertSlots, Key, PartShape, Slot
 from ..moe import MixtureOfExperts
 from ..transformer import Transformer
 from ..weight_map import SCALE
@@ -55,7 +55,7 @@ class Run:
 
     @cached_property
     def places(self) -> torch.Tensor:
-        """The argument of `RowReader.read`."""
+        """The argument of `row_reader`'s function."""
         return torch.tensor(
             [[rows.is_scale, rows.place * rows.tensor.row_bytes, rows.tensor.size] for rows in self.rows],
             dtype=torch.int64,
@@ -74,12 +74,13 @@ class ExpertFiles:
     ) -> None:
         """device: of the slots, with its index."""
         self._sources, self._ue8m0, self._hashes = sources, ue8m0, hashes
-        files = {tensor.file for each in sources.values() for source in each for tensor in _tensors(source)}
+        tensors = (tensor for each in sources.values() for source in each for tensor in (source.weight, source.scale))
+        files = {tensor.file for tensor in tensors if tensor is not None}
         self._identities = {file: identify(file.stat()) for file in files}
         self._unusual: list[str] = []  # names of scales that are no powers of two, although the configuration says so
         self._warned = False
         self._runs: dict[tuple[str, Key], list[Run]] = {}  # those of which an expert's part consists, kept
-        self._rows = RowReader(device, _THREADS) if is_hopper(device) else None
+        self._read_rows = row_reader(device, _THREADS) if is_hopper(device) else None
         self._pool = ThreadPoolExecutor(_THREADS, "experts", _use_own_stream, (device,))
 
     def read(self, part: str, key: Key, slot: Slot, after: "torch.cuda.Event | None") -> list["Future[None]"]:
@@ -105,11 +106,12 @@ class ExpertFiles:
         """Read rows into a slot, and check them the first time. When this returns, they are there, also on a GPU."""
         if after is not None:
             after.wait()
-        if run.is_checked and self._rows is not None:
+        if run.is_checked and self._read_rows is not None:
             first, last = run.rows[0].tensor, run.rows[-1].tensor
             file, start = first.file, first.offset
             with opened(file, self._identities[file]) as descriptor:
-                count = self._rows.read(descriptor, start, run.places, *slot)
+                targets = (each if each is None else each.view(torch.uint8) for each in slot)
+                count = self._read_rows(descriptor, start, run.places, *targets)
                 if count < 0:
                     raise OSError(-count, os.strerror(-count))
                 if start + count < last.offset + last.size:
@@ -187,11 +189,7 @@ def attach_experts(model: Transformer, sources: list[TensorSource], hashes: Tens
     reader = ExpertFiles(found, config.ue8m0_scales, hashes, device)
     model.expert_slots = ExpertSlots(shapes, reader, layers, count, device)
     for module in modules.values():
-        module.experts.store = LayerSlots(model.expert_slots, module.layer)
-
-
-def _tensors(source: TensorSource) -> tuple[StoredTensor, ...]:
-    return (source.weight,) if source.scale is None else (source.weight, source.scale)
+        module.experts.store = partial(model.expert_slots.request, module.layer)
 
 
 def _place(source: TensorSource, slot: Slot) -> tuple[torch.Tensor, torch.Tensor | None]:
