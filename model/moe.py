@@ -103,10 +103,7 @@ class Experts(nn.Module):
         super().__init__()
         self.compute = compute
         self.total = self.count = config.n_routed_experts
-        self.first, self.step = (
-            0,
-            1,
-        )  # a rank may hold every step-th expert, beginning with number `first`: `count` of them
+        self.first, self.step = 0, 1  # a rank may hold `count` experts: `first`, and every step-th after it
         hidden, self.inner = config.hidden_size, config.moe_intermediate_size
         self.store: ExpertStore | None = None
         if compute.offload:

@@ -34,14 +34,14 @@ files, on, profiles, recording, graphs = {}, [False], [], [], {}  # graphs: what
 def note(frame, event, argument):
     code = frame.f_code
     if code.co_filename.endswith("captured_step.py") and code.co_name in ("_record", "replay"):
-        graph = id(frame.f_locals["graph"])
+        graph = id(frame.f_locals["parts"])
         if code.co_name == "replay":
             files.update(graphs.get(graph, {}) if on[0] else {})
         elif event == "call":
             recording.append(graphs.setdefault(graph, {}))
         elif event == "return":
             recording.pop()
-    if event == "call" and code.co_flags & 1 and "deepseek_v32" in frame.f_globals.get("__name__", ""):
+    if event == "call" and code.co_flags & 1 and "deepseek_v32" in (frame.f_globals.get("__name__") or ""):
         for seen in [*recording, *([files] if on[0] else [])]:
             seen[code.co_filename] = None
 def begin(*_):

@@ -370,11 +370,11 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __gr
   const int row = blockIdx.x / parts;
   const int start = p.starts == nullptr ? 0 : p.starts[row], first = max(start, 0), length = min(p.ends[row], p.columns) - first;
   common::pdl_wait();
-  if (length <= 0) {
-    for (int to = part * kThreads + threadIdx.x; to < p.k; to += parts * kThreads) write_none(p, row, to);
+  const float* logits = p.logits + row * p.row_stride + first;
+  if (length <= p.k) {
+    if (part == 0) select_all<kThreads>(shared.warp_sums, p, logits, length, first - start, row);
     return;
   }
-  const float* logits = p.logits + row * p.row_stride + first;
   // Parts end at words of the bitmap.
   const int share = (length + parts * 32 - 1) / (parts * 32) * 32, from = min(part * share, length), to = min(from + share, length);
   const Slice slice(logits + from, to - from);

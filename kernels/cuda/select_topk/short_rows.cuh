@@ -83,8 +83,8 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_short_kernel(const __g
 
   // Values that cannot be selected become NaN, which minimum and maximum ignore.
   const int first = max(start, 0), length = min(end, p.columns) - first;
-  if (length <= 0) {
-    for (int to = thread; to < p.k; to += kThreads) write_none(p, row, to);
+  if (length <= p.k) {
+    select_all<kThreads>(shared.warp_sums, p, logits + first, length, first - start, row);
     return;
   }
   float lowest = INFINITY, highest = -INFINITY;
