@@ -110,8 +110,8 @@ class ExpertFiles:
             first, last = run.rows[0].tensor, run.rows[-1].tensor
             file, start = first.file, first.offset
             with opened(file, self._identities[file]) as descriptor:
-                targets = (each if each is None else each.view(torch.uint8) for each in slot)
-                count = self._read_rows(descriptor, start, run.places, *targets)
+                scale = None if slot.scale is None else slot.scale.view(torch.uint8)
+                count = self._read_rows(descriptor, start, run.places, slot.weight.view(torch.uint8), scale)
                 if count < 0:
                     raise OSError(-count, os.strerror(-count))
                 if start + count < last.offset + last.size:
