@@ -1,5 +1,6 @@
-// Rows of files to their places on a GPU, by threads of the host that run no Python: a dozen threads that do would spend most of their
-// time waiting for the interpreter's lock. All threads share the pieces of all calls, in the order of the calls, and so end together.
+// Rows of files to their places on a GPU, by threads of the host that run no Python: a dozen threads that do would spend most of
+// their time waiting for the interpreter's lock. All threads share the pieces of all calls, in the order of the calls, and so end
+// together.
 #include <cerrno>
 #include <cstdint>
 #include <unistd.h>
@@ -73,9 +74,9 @@ class Reader {
     cudaFreeHost(memory_);
   }
 
-  // Reads bytes of an open file from byte `start`, and copies them to the GPU on the current stream. places int64 [n, 3] on the host:
-  // the rows one after the other, each with a flag (0: they belong to `weight`, 1: to `scale`), the first byte there, and the number
-  // of bytes. Returns when the copies have ended: `Call::result`.
+  // Reads bytes of an open file from byte `start`, and copies them to the GPU on the current stream. places int64 [n, 3] on the
+  // host: the rows one after the other, each with a flag (0: they belong to `weight`, 1: to `scale`), the first byte there, and the
+  // number of bytes. Returns `Call::result` when the copies have ended.
   int64_t read(int64_t file, int64_t start, TensorView places, TensorView weight, Optional<TensorView> scale) {
     char* const targets[2] = {data<char>(weight), data<char>(scale)};
     const int64_t* place = data<int64_t>(places);
