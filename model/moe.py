@@ -5,7 +5,7 @@ Source: DeepSeek-V3 report (arXiv 2412.19437), section 2.1.2.
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -92,12 +92,9 @@ class ExpertWeights(NamedTuple):
 # From "gate_up_proj" or "down_proj" to the weights, for one launch or several.
 Parts = Callable[[str], Iterable[ExpertWeights]]
 
-
-class ExpertStore(Protocol):
-    """A layer's routed experts, if they are not all in memory (expert_slots.py)."""
-
-    def request(self, offsets: torch.Tensor, tokens: int) -> Parts:
-        """Begin to read the experts of a step of T tokens, those e with offsets[e] < offsets[e + 1]; offsets int32 [E + 1]."""
+# A layer's routed experts, if they are not all in memory (expert_slots.py): from offsets int32 [E + 1] and the number of a step's
+# tokens to the experts e with offsets[e] < offsets[e + 1]. The call begins to read them. "gate_up_proj" must be asked for first.
+ExpertStore = Callable[[torch.Tensor, int], Parts]
 
 
 class Experts(nn.Module):
@@ -151,7 +148,7 @@ class Experts(nn.Module):
         given: the tensors of ExpertGroups, then those of x [T, D]. Row r belongs to token sorted_token_ids[r].
         """
         groups, x = ExpertGroups(*given[:3]), Quantized(*given[3:]) if len(given) > 4 else given[3]
-        parts = self._in_memory if self.store is None else self.store.request(groups.offsets, tokens)
+        parts = self._in_memory if self.store is None else self.store(groups.offsets, tokens)
         product, own = partial(self._product, parts, groups, expected_m), x
         ids: torch.Tensor | None = groups.sorted_token_ids
         if self.store is not None and tokens > DEFERRED_TOKENS:

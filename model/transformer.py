@@ -140,6 +140,8 @@ class Transformer(nn.Module):
         self, tokens: torch.Tensor, positions: torch.Tensor, metadata: AttentionMetadata, caches: list[LayerCache]
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return the residual stream after the last layer and the update that is still to be added, both [T, D]."""
+        if self.expert_slots is not None:
+            self.expert_slots.begin(len(tokens))
         with profiler_range("embedding"):
             h = self.embed_tokens(tokens)
             stages(tokens=tokens, embedding=h)
