@@ -50,7 +50,7 @@ def answer_file(
 
 
 def _printing(prompts: list[Prompt], as_json: bool) -> Callable[[int, dict[str, Any]], None]:
-    """Make a function that prints answers: as JSON at once, or as text as soon as all earlier prompts' are printed."""
+    """Make a function that prints answers: as JSON at once, or as text in the order of the prompts."""
     rest, waiting = deque(enumerate(prompts)), dict[int, str]()
 
     def write(index: int, values: dict[str, Any]) -> None:

@@ -74,7 +74,7 @@ def trace(
 
 
 def _folders(out: Path, texts: Sequence[Prompt]) -> list[Path]:
-    """Make the directory of several traces; return a folder in it for each text. ValueError for an id that names none."""
+    """Make the directory of several traces; return a folder in it for each text. ValueError for an id that cannot name a folder."""
     out.mkdir(exist_ok=True)
     names = [str(text.id) for text in texts]
     for number, (text, name) in enumerate(zip(texts, names, strict=True)):

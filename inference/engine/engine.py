@@ -97,7 +97,7 @@ class Engine:
     def add_request(
         self, prompt: Sequence[int], params: SamplingParams | None = None, inspect: bool = False
     ) -> Request:
-        """Make and queue a request; the deltas of the next steps carry its id. Errors as `RequestMaker`."""
+        """Make and queue a request; the deltas of the next steps carry its id. Raises what `RequestMaker` raises."""
         request = self.requests.from_tokens(prompt, params, inspect)
         self.queue(request)
         return request

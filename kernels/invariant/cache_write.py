@@ -1,4 +1,4 @@
-"""Writes index keys to the paged cache, batch-invariant. kernels/reference writes latents so, too."""
+"""Writes index keys to the paged cache, batch-invariant. Latents need no other code than kernels/reference."""
 
 from functools import partial
 

@@ -133,9 +133,9 @@ class Scheduler:
                 queue.remove(request)
 
     def recover(self, requests: Iterable[Request]) -> None:
-        """Make queues and pool consistent after a fault, whatever method it has cut short, with no step in flight any more.
+        """Make queues and pool consistent after a fault in any method, when no step is in flight.
 
-        `requests` are all that have not ended, in the order of their arrival. Running ones keep their pages; no page is reusable.
+        `requests`: all that have not ended, in the order of their arrival. Running ones keep their pages; no page is reusable.
         """
         running = {request for request in self.running if request.cache.pages}
         requests = list(requests)

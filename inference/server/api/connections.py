@@ -178,7 +178,7 @@ class BoundedConnection(H11Protocol):
             self._close()
 
     def send_400_response(self, msg: str) -> None:
-        """uvicorn calls it while it handles h11's error."""
+        """Answer a request that h11 could not parse. uvicorn calls this while it handles the error."""
         error = sys.exception()
         if self.cycle is not None and not self.cycle.response_complete:
             # The body of a request that is being answered is malformed. The application sees that the client is gone.

@@ -188,7 +188,7 @@ def _answer_failed() -> ApiError:
 
 
 def usage(completions: Sequence[Completion], choices: int = 1, reasoning: int | None = None) -> dict[str, Any]:
-    """Numbers of tokens. A prompt with several choices counts once. reasoning: tokens of it, in all answers together."""
+    """Numbers of tokens. A prompt with several choices counts once. reasoning: the reasoning tokens of all answers."""
     prompts = completions[::choices]
     prompt_tokens = sum(completion.usage.prompt_tokens for completion in prompts)
     completion_tokens = sum(completion.usage.completion_tokens for completion in completions)
