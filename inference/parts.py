@@ -73,7 +73,7 @@ def load_parts(
             default_params = sampling_defaults(directory, SamplingParams)
             max_new_tokens = sampling_defaults(directory, dict[str, Any]).get("max_tokens")
         chat_format = resolve_chat_format(tokenizer, chosen.chat_format)
-        model = load_on_all_ranks(job, source, progress)
+        model = load_on_all_ranks(job, source, chosen, progress)
         config, target = model.config, model.compute.device
         count = partial(count_pages_on_all_ranks, job, model=model)
         resolved = resolve_limits(config, source.precision, target, chosen, drafts, count, chosen.observers)

@@ -28,11 +28,13 @@ def norm_and_cache(
 ) -> tuple[Quantized, torch.Tensor | None]:
     """Norm and quantise `query`, write the cache entries of `kv` and `keys`, and compute `projection` if there is one.
 
-    query [T, Q], kv [T, L + R] and keys [T, D] are the outputs of q_a_proj, kv_a_proj and the indexer's wk; cos, sin fp32 [T, R/2];
-    the index keys' RoPE is half-split unless `interleaved` -> the query as an operand, and the projection fp32 [T, N].
+    query [t, Q], kv [T, L + R] and keys [T, D] are the outputs of q_a_proj, kv_a_proj and the indexer's wk; cos, sin fp32 [T, R/2];
+    the index keys' RoPE is half-split unless `interleaved` -> the query as an operand, and the projection fp32 [t, N]. t is T, or
+    where ranks divide the tokens, this rank's number of them.
     """
     check_tensor("query", query, (None, None), FLOATS)
-    tokens, device = query.shape[0], query.device
+    check_tensor("kv", kv, (None, None), query.dtype, query.device)
+    queries, tokens, device = len(query), len(kv), query.device
     check_rope(cos, sin, tokens, device)
     latent, rope = norms.latent.shape[0], 2 * cos.shape[1]
     check_tensor("kv", kv, (tokens, latent + rope), query.dtype, device)
@@ -48,7 +50,7 @@ def norm_and_cache(
     check_stamp(caches.latent_stamp, caches.slots)
     check_stamp(caches.key_stamp, caches.slots)
     if projection is not None:
-        check_tensor("projection.x", projection.x, (tokens, None), FLOATS, device)
+        check_tensor("projection.x", projection.x, (queries, None), FLOATS, device)
         check_tensor("projection.weight", projection.weight, (None, projection.x.shape[1]), torch.float32, device)
     if not tokens:
         values = query.new_empty(query.shape, dtype=torch.float8_e4m3fn)

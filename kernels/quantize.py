@@ -55,9 +55,20 @@ def swiglu(gate_up: torch.Tensor, *, backend: str | Preference = "auto") -> torc
     return choose("swiglu", gate_up, backend)(gate_up)
 
 
-def swiglu_quantize(gate_up: torch.Tensor, ue8m0: bool = True, *, backend: str | Preference = "auto") -> Quantized:
-    """silu(gate) * up of gate_up [T, 2I] (product in fp32, rounded to gate_up's dtype), quantised: values [T, I]."""
+def swiglu_quantize(
+    gate_up: torch.Tensor,
+    ue8m0: bool = True,
+    count: torch.Tensor | None = None,
+    *,
+    backend: str | Preference = "auto",
+) -> Quantized:
+    """silu(gate) * up of gate_up [T, 2I] (product in fp32, rounded to gate_up's dtype), quantised: values [T, I].
+
+    count: int32 [1]; rows from there on may be left out.
+    """
     check_tensor("gate_up", gate_up, (None, None), FLOATS)
+    if count is not None:
+        check_tensor("count", count, (1,), torch.int32, gate_up.device)
     if gate_up.shape[1] % 2:
         raise ValueError(f"gate_up has {gate_up.shape[1]} columns; expected an even number")
-    return Quantized(*choose("swiglu_quantize", gate_up, backend)(gate_up, ue8m0))
+    return Quantized(*choose("swiglu_quantize", gate_up, backend)(gate_up, ue8m0, count))

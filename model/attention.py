@@ -20,7 +20,7 @@ from ..kernels.sparse_mla_prefill import sparse_mla_prefill
 from ..kernels.types import INDEX, LATENT, Caches, Norms
 from .config import ModelConfig
 from .experiment import Experiments
-from .indexer import NORM_EPS, Indexer, IndexQueries, PrefillSharing
+from .indexer import NORM_EPS, Indexer, IndexQueries
 from .launch_order import Later, LaunchOrder
 from .layers import Compute, KVUpProjection, Linear, Operand, RMSNorm, joined, projections
 from .metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Prefill, Selection
@@ -54,7 +54,7 @@ class MultiHeadLatentAttention(nn.Module):
         self.indexer = Indexer(config, compute, layer)
         self.experiments = Experiments(config, self.indexer)
         self.form = PrefillForm(config, compute)
-        self.prefill_sharing: PrefillSharing | None = None  # set where several ranks run the model
+        self.partial = False  # whether it has some of the heads, whose outputs ranks add up
 
     def forward(
         self,
@@ -82,6 +82,7 @@ class MultiHeadLatentAttention(nn.Module):
         for prefill in metadata.prefills:
             rows = prefill.rows
             values.append(self._prefill(q()[rows], cos[rows], sin[rows], queries, prefill, metadata, cache))
+        metadata.rows.report(self.layer)
         with profiler_range(f"layer {self.layer}/output projection"):
             return self.o_proj(joined(values))
 
@@ -102,7 +103,8 @@ class MultiHeadLatentAttention(nn.Module):
         them from x.
         """
         indexer, norm, query_norm = self.indexer, self.kv_a_layernorm, self.q_a_layernorm
-        stamps = metadata.stamp(cache, self.layer, LATENT), metadata.stamp(cache, self.layer, INDEX)
+        kv, keys, cos, sin, step = metadata.rows.entries(kv, keys, cos, sin, metadata)  # of all ranks
+        stamps = step.stamp(cache, self.layer, LATENT), step.stamp(cache, self.layer, INDEX)
         if self.compute.quantized:
             norms = Norms(
                 query_norm.weight, norm.weight, indexer.k_norm.weight, indexer.k_norm.bias, norm.eps, NORM_EPS
@@ -114,16 +116,16 @@ class MultiHeadLatentAttention(nn.Module):
                 norms,
                 cos,
                 sin,
-                Caches(cache.latent, cache.index, metadata.slots, *stamps),
+                Caches(cache.latent, cache.index, step.slots, *stamps),
                 indexer.interleaved,
                 self.compute.ue8m0,
                 None if x is None else indexer.weights_projection(x),
                 backend=self.compute.backend,
             )
         write_latent_cache(
-            kv, norm.weight, norm.eps, cos, sin, cache.latent, metadata.slots, stamps[0], backend=self.compute.backend
+            kv, norm.weight, norm.eps, cos, sin, cache.latent, step.slots, stamps[0], backend=self.compute.backend
         )
-        indexer.write_keys(keys, cos, sin, metadata, cache)
+        indexer.write_keys(keys, cos, sin, step, cache)
         return query_norm(compressed), None
 
     def _selects_slots(self, metadata: AttentionMetadata) -> bool:
@@ -180,16 +182,10 @@ class MultiHeadLatentAttention(nn.Module):
         if self.form.is_multi_head(prefill, q):
             selection = self._choose(lambda: self._absorb(q, cos, sin, prefill.rows), queries, prefill, metadata, cache)
             return self._mha(q, cos, sin, prefill, cache, selection)
-        absorbed, sharing = self._absorb(q, cos, sin, prefill.rows), self.prefill_sharing
-        if sharing is not None and queries is not None and self._selects_plainly(prefill, metadata):
-            return self._values(sharing.attend(absorbed, queries, prefill, cache), prefill.rows)
+        absorbed = self._absorb(q, cos, sin, prefill.rows)
         selection = self._choose(lambda: absorbed, queries, prefill, metadata, cache)
         positions = prefill.causal_positions() if selection is None else selection.positions
         return self._values(self.attend_selected(absorbed, positions, prefill, cache), prefill.rows)
-
-    def _selects_plainly(self, prefill: Prefill, metadata: AttentionMetadata) -> bool:
-        """Decide whether a chunk's selection is the indexer's, and only attention needs it."""
-        return prefill.length > self.topk and prefill.policy is None and metadata.on_selection is None
 
     def _choose(
         self,
@@ -208,8 +204,9 @@ class MultiHeadLatentAttention(nn.Module):
             if watched:
                 metadata.report(self.layer, prefill.rows, Selection(prefill.causal_positions()))
             return None
-        select = self.indexer.select_prefill if self.prefill_sharing is None else self.prefill_sharing.select
-        selection = select(queries, prefill, cache, watched)
+        selection = metadata.rows.select(
+            lambda part: self.indexer.select_prefill(queries, part, cache, watched), prefill
+        )
         metadata.report(self.layer, prefill.rows, selection)
         return selection
 

@@ -44,7 +44,10 @@ class Block(nn.Module):
         with profiler_range(f"layer {self.layer}/norm"):
             h, x, operand = _norm(self.input_layernorm, h, update)
         stages(self.layer, attention_norm=x)
-        attended: Update = self.self_attn(x, operand, cos, sin, metadata, cache)
+        rows = metadata.rows
+        attention = rows.attention_of(self.self_attn)
+        values = attention(x, operand, cos, sin, metadata, cache)
+        attended: Update = rows.sum(values) if attention.partial else values
         if is_traced():
             attended = summed(attended, self.compute)
             stages(self.layer, attention_output=attended)
@@ -53,10 +56,11 @@ class Block(nn.Module):
         stages(self.layer, attention_residual=h, mlp_norm=x)
         output: Update
         if not isinstance(self.mlp, MLP):
-            output = self.mlp.pending(x, operand)
+            output = self.mlp.pending(x, operand, rows)
         else:
             with profiler_range(f"layer {self.layer}/mlp"):
-                output = self.mlp(operand)
+                partial = self.mlp.partial
+                output = rows.sum(self.mlp(rows.gather_inputs(operand)[0])) if partial else self.mlp(operand)
         if is_traced():
             output = summed(output, self.compute)
             stages(self.layer, mlp_output=output, residual=h + output)

@@ -9,7 +9,7 @@ Slots hold weights as they are stored. If the model multiplies in another dtype,
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
@@ -34,13 +34,8 @@ class Slot(NamedTuple):
 class ExpertReader(Protocol):
     """Reads parts of experts, with threads of its own (checkpoint/expert_files.py)."""
 
-    def read(
-        self, part: str, key: Key, slot: Slot, after: "torch.cuda.Event | None", at_once: int
-    ) -> list["Future[None]"]:
-        """Begin to fill `slot`, once the device has passed `after`. When all futures have ended, it is filled.
-
-        at_once: about how many parts of experts are read at the same time.
-        """
+    def read(self, part: str, key: Key, slot: Slot, after: "torch.cuda.Event | None") -> list["Future[None]"]:
+        """Begin to fill `slot`, once the device has passed `after`. When all futures have ended, it is filled."""
 
     def convert(self, part: str, key: Key, slot: Slot, into: Slot) -> None:
         """Convert the contents of a slot to the dtype of `into`, as loading does."""
@@ -71,19 +66,19 @@ class _Slots:
 
     def __init__(self, part: str, shape: PartShape, reader: ExpertReader, device: torch.device, count: int) -> None:
         self._part, self._reader, self._device = part, reader, device
-        self._stacked = shape.stacked(count, shape.stored, device)
+        self._stacked = weight, scale = shape.stacked(count, shape.stored, device)
+        self._slots = [Slot(weight[slot], None if scale is None else scale[slot]) for slot in range(count)]
         self._converted = None if shape.stored == shape.used else shape.stacked(1, shape.used, device)
         # The slots of experts that have been read or are being read, in the order in which they make room.
         self.held: OrderedDict[Key, int] = OrderedDict()
-        self.pinned: set[Key] = set()  # experts that the present step uses later
-        self.unused: set[Key] = set()  # experts that have been requested for the present step or the next, and not used
+        self.pinned: set[Key] = set()  # experts that the present step uses later, or the next layer
         self._lasting: set[Key] = set()  # experts that steps with few tokens used
         self.reads = 0
         self._free = list(reversed(range(count)))
         self._reads: list[list[Future[None]]] = [[] for _ in range(count)]
         self._last_use: list[torch.cuda.Event | None] = [None] * count
 
-    def find(self, keys: Sequence[Key], lasting: bool) -> list[Key]:
+    def find(self, keys: Sequence[Key], lasting: bool) -> set[Key]:
         """Return the experts that are held, and pin only them. An expert that could not be read is not held."""
         for key in keys:
             if key in self.held and any(read.done() and read.exception() for read in self._reads[self.held[key]]):
@@ -94,14 +89,13 @@ class _Slots:
             for key in found:
                 self.held.move_to_end(key)
         self.pinned = set(found)
-        self.unused &= self.pinned
-        return found
+        return set(found)
 
-    def request(self, key: Key, lasting: bool, at_once: int) -> bool:
+    def request(self, key: Key, lasting: bool) -> bool:
         """Begin to read an expert and pin it. False: there is no slot for it now."""
         if not self._free:
             passing = len(self.held) - len(self._lasting)  # experts of long steps, which have a quarter of the slots
-            any_goes = lasting or not self.unused or passing < len(self._reads) // 4
+            any_goes = lasting or not self.pinned or passing < len(self._reads) // 4
             victims = (
                 each for each in self.held if each not in self.pinned and (any_goes or each not in self._lasting)
             )
@@ -118,41 +112,42 @@ class _Slots:
         if lasting:
             self._lasting.add(key)
         self.pinned.add(key)
-        self.unused.add(key)
         self.reads += 1
-        self._reads[slot] = self._reader.read(self._part, key, self._slot(slot), self._last_use[slot], at_once)
+        self._reads[slot] = self._reader.read(self._part, key, self._slots[slot], self._last_use[slot])
         return True
 
     def is_read(self, key: Key) -> bool:
         return all(read.done() for read in self._reads[self.held[key]])
 
-    def use(self, keys: Sequence[Key], experts: int) -> Iterator[ExpertWeights]:
+    def use(self, keys: Collection[Key], experts: int) -> Iterator[ExpertWeights]:
         """Yield the weights of these experts for one launch; one by one if they must be converted. Then they are no longer pinned.
 
         Waits until they have been read. Raises what reading one of them raised; it is not held then.
         """
-        for key in keys:
+        places = {key: self.held[key] for key in keys}
+        table = self.table({expert: slot for (_, expert), slot in places.items()}, experts)
+        for key, slot in places.items():
             try:
-                for read in self._reads[self.held[key]]:
+                for read in self._reads[slot]:
                     read.result()
             except Exception:
                 self._drop(key)
                 raise
+            self._reads[slot] = []
         if self._converted is None:
-            yield ExpertWeights(*self._stacked, self.table({e: self.held[layer, e] for layer, e in keys}, experts))
+            yield ExpertWeights(*self._stacked, table)
         else:
             weight, scale = self._converted
             place = Slot(weight[0], None if scale is None else scale[0])
             for key in keys:
-                self._reader.convert(self._part, key, self._slot(self.held[key]), place)
+                self._reader.convert(self._part, key, self._slots[places[key]], place)
                 yield ExpertWeights(weight, scale, self.table({key[1]: 0}, experts))
         if self._device.type == "cuda":
             event = torch.cuda.Event()
             event.record()
-            for key in keys:
-                self._last_use[self.held[key]] = event
+            for slot in places.values():
+                self._last_use[slot] = event
         self.pinned.difference_update(keys)
-        self.unused.difference_update(keys)
 
     def _drop(self, key: Key) -> None:
         self._free.append(self.held.pop(key))
@@ -166,10 +161,6 @@ class _Slots:
         """Make `ExpertWeights.slots`."""
         places = [slots.get(expert, -1) for expert in range(experts)]
         return torch.tensor(places, dtype=torch.int32).to(self._device, non_blocking=True)
-
-    def _slot(self, number: int) -> Slot:
-        weight, scale = self._stacked
-        return Slot(weight[number], None if scale is None else scale[number])
 
 
 class ExpertSlots:
@@ -186,7 +177,9 @@ class ExpertSlots:
         """layers: the numbers of the layers with experts, in the order of a step. experts: of one layer."""
         self._shapes, self._reader, self.layers, self._experts, self.device = shapes, reader, layers, experts, device
         self._parts: dict[str, _Slots] = {}
-        self._wanted: dict[str, deque[Key]] = {}  # experts to request, in order
+        self._wanted: deque[tuple[str, Key]] = (
+            deque()
+        )  # parts of experts to request, in the order in which they are needed
         self._lasting = True  # of the present step
         self._measuring = False
         self.count = 0  # of slots
@@ -222,8 +215,19 @@ class ExpertSlots:
         finally:
             self._measuring = False
 
+    def begin(self, tokens: int) -> None:
+        """Begin to read the first layer's experts at the start of a step, if it has many tokens."""
+        self._lasting = tokens <= LASTING_TOKENS
+        if self._lasting or self._measuring:
+            return
+        self._wanted.clear()
+        self._want_layer(0)
+        for slots in self._parts.values():
+            slots.find([key for _, key in self._wanted], lasting=False)
+        self._advance()
+
     def request(self, layer: int, offsets: torch.Tensor, tokens: int) -> Parts:
-        """`ExpertStore.request` for one layer. Waits until the device has the router's choice."""
+        """`ExpertStore` of one layer. Waits until the device has the router's choice."""
         if self._measuring:
             anywhere = torch.zeros(len(offsets) - 1, dtype=torch.int32, device=self.device)
             return lambda part: (self._parts[part].any_weights(anywhere),)
@@ -232,45 +236,37 @@ class ExpertSlots:
         self._lasting = tokens <= LASTING_TOKENS
         found = {part: slots.find(keys, self._lasting) for part, slots in self._parts.items()}
         self.used += len(keys)
-        self._wanted = {part: deque(key for key in keys if key not in found[part]) for part in self._parts}
+        self._wanted = deque((part, key) for part in self._parts for key in keys if key not in found[part])
+        if not self._lasting:
+            self._want_layer(self.layers.index(layer) + 1)
         self._advance()
-        if not self._lasting and layer != self.layers[-1]:  # such a step needs nearly all experts of the next layer
-            following = self.layers[self.layers.index(layer) + 1]
-            for wanted in self._wanted.values():
-                wanted.extend((following, expert) for expert in range(self._experts))
-            self._advance()
         return lambda part: self._launches(self._parts[part], keys, found[part], len(bounds) - 1)
 
-    def _launches(self, slots: _Slots, keys: list[Key], found: list[Key], experts: int) -> Iterator[ExpertWeights]:
+    def _launches(self, slots: _Slots, keys: list[Key], found: set[Key], experts: int) -> Iterator[ExpertWeights]:
         """Yield the step's experts: first those that have been read, then groups of the others, in the order of their requests."""
         if not keys:
             yield slots.any_weights(slots.table({}, experts))
-        ready = [key for key in found if slots.is_read(key)]
+        ready = {key for key in found if slots.is_read(key)}
         if ready:
             yield from slots.use(ready, experts)
-        coming = [key for key in found if key not in ready]
-        left = deque(coming + [key for key in keys if key not in found])
+        left = deque(sorted((key for key in keys if key not in ready), key=lambda key: key not in found))
         while left:
             self._advance()
             group = [left.popleft()]
-            while left and len(group) < GROUP and left[0] in slots.held:
+            while left and len(group) < min(GROUP, self.count // 2) and left[0] in slots.held:
                 group.append(left.popleft())
             yield from slots.use(group, experts)
 
     def _advance(self) -> None:
-        """Request the experts that are wanted, in order, as far as there are slots."""
-        at_once = sum(map(len, self._wanted.values()))
-        for part, wanted in self._wanted.items():
+        """Request the parts that are wanted, in order, as far as there are slots."""
+        while self._wanted:
+            part, key = self._wanted[0]
             slots = self._parts[part]
-            while wanted and (wanted[0] in slots.held or slots.request(wanted[0], self._lasting, at_once)):
-                wanted.popleft()
+            if key not in slots.held and not slots.request(key, self._lasting):
+                break
+            self._wanted.popleft()
 
-
-class LayerSlots:
-    """One layer's `ExpertStore`."""
-
-    def __init__(self, slots: ExpertSlots, layer: int) -> None:
-        self._slots, self._layer = slots, layer
-
-    def request(self, offsets: torch.Tensor, tokens: int) -> Parts:
-        return self._slots.request(self._layer, offsets, tokens)
+    def _want_layer(self, index: int) -> None:
+        """Want all experts of a layer, of which a step with many tokens needs nearly all, if there is such a layer."""
+        keys = [(layer, expert) for layer in self.layers[index : index + 1] for expert in range(self._experts)]
+        self._wanted.extend((part, key) for part in self._parts for key in keys)

@@ -4,7 +4,7 @@ Source: DeepSeek-V3.2 paper, section 2.1. Its RoPE is half-split and covers the 
 covers the last.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -51,26 +51,12 @@ class Fp32Linear(nn.Module):
         """x [T, inputs] -> fp32 [T, outputs], times scale."""
         return fp32_linear(x, self.weight, scale, backend=self.compute.fp32_backend)
 
-    def is_shared(self, tokens: int) -> bool:
-        """Return whether each of several ranks computes its part of this number of tokens."""
-        return False
-
 
 class IndexQueries(NamedTuple):
     """Index queries of T tokens."""
 
     q: torch.Tensor  # [T, H_i, D] rotated; e4m3 in fp8 precision
     weights: torch.Tensor  # fp32 [T, H_i], the queries' FP8 scales and H_i^-0.5 * D^-0.5 included
-
-
-class PrefillSharing(Protocol):
-    """Lets the ranks of a job share the tokens of a prompt chunk. model/parallel/prefill.py implements it."""
-
-    def select(self, queries: IndexQueries, prefill: Prefill, cache: LayerCache, with_scores: bool) -> Selection:
-        """Do as `Indexer.select_prefill` does."""
-
-    def attend(self, q: torch.Tensor, queries: IndexQueries, prefill: Prefill, cache: LayerCache) -> torch.Tensor:
-        """Select, and attend with absorbed queries q [t, H, L + rope] -> latents [t, H, L]."""
 
 
 class Indexer(nn.Module):
@@ -97,10 +83,8 @@ class Indexer(nn.Module):
         stamp, backend = metadata.stamp(cache, self.layer, INDEX), self.compute.backend
         write_index_cache(keys, cos, sin, cache.index, metadata.slots, self.interleaved, stamp, backend=backend)
 
-    def weights_projection(self, x: torch.Tensor) -> Fp32Projection | None:
-        """Return the projection of x [T, hidden] to the heads' weights; None if ranks share it."""
-        if self.weights_proj.is_shared(x.shape[0]):
-            return None
+    def weights_projection(self, x: torch.Tensor) -> Fp32Projection:
+        """Return the projection of x [T, hidden] to the heads' weights."""
         return Fp32Projection(x, self.weights_proj.weight, self.weights_scale)
 
     @layer_part("indexer")

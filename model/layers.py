@@ -222,6 +222,8 @@ def summed(update: Update, compute: Compute) -> torch.Tensor:
 class MLP(nn.Module):
     """down(silu(gate x) * up x): the MLP of dense layers, and the shared expert."""
 
+    partial = False  # whether it computes a part of a sum over ranks
+
     def __init__(self, hidden: int, intermediate: int, compute: Compute) -> None:
         super().__init__()
         self.compute = compute
@@ -233,8 +235,8 @@ class MLP(nn.Module):
         return self.down_proj(gated(self.gate_up_proj(x), self.compute))
 
 
-def gated(gate_up: torch.Tensor, compute: Compute) -> Operand:
-    """gate_up [T, 2I] -> silu(gate) * up [T, I], as an input of the down projection."""
+def gated(gate_up: torch.Tensor, compute: Compute, count: torch.Tensor | None = None) -> Operand:
+    """gate_up [T, 2I] -> silu(gate) * up [T, I], as an input of the down projection; of the first `count` rows at least."""
     if compute.quantized:
-        return quantize.swiglu_quantize(gate_up, compute.ue8m0, backend=compute.backend)
+        return quantize.swiglu_quantize(gate_up, compute.ue8m0, count, backend=compute.backend)
     return quantize.swiglu(gate_up, backend=compute.backend)

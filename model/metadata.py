@@ -10,14 +10,18 @@ may have its own number of drafts, and prompt chunks may follow in the same step
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
+from torch import nn
 
-from ..kernels.types import SplitPlan, Stamp
+from ..kernels.types import Quantized, SplitPlan, Stamp
+from .layers import Operand, Update
 from .selection_policy import SelectionPolicy
+
+Attention = TypeVar("Attention", bound=nn.Module)
 
 PAGE_SIZE = 64  # tokens; the page size that the public FP8 MLA cache format fixes
 
@@ -89,6 +93,56 @@ class Prefill:
         return torch.where(positions <= positions[self.start :, None], positions, -1)
 
 
+class Rows:
+    """Which of a step's T rows this process computes, and what it exchanges with other ranks. Here: all rows, on one device.
+
+    The model is written for rows, not for ranks, which have two kinds of steps (parallel/rows.py): those in which every rank
+    computes all rows with its part of the weights, and those in which the rows are divided.
+    """
+
+    divided = False
+
+    def attention_of(self, whole: Attention) -> Attention:
+        """Return the attention that computes these rows: that of all heads, or of this rank's."""
+        return whole
+
+    def own(self, x: torch.Tensor) -> torch.Tensor:
+        """x [T, ...] -> the rows that this process computes."""
+        return x
+
+    def gather(self, *parts: torch.Tensor) -> list[torch.Tensor]:
+        """This process's rows of several tensors -> all T rows of each."""
+        return list(parts)
+
+    def gather_inputs(self, x: Operand, *others: torch.Tensor) -> tuple[Operand, list[torch.Tensor]]:
+        """Do the same for an input of projections, and for other tensors with it."""
+        if isinstance(x, Quantized):
+            values, scales, *others_of_all = self.gather(*x, *others)
+            return Quantized(values, scales), others_of_all
+        values, *others_of_all = self.gather(x, *others)
+        return values, others_of_all
+
+    def sum(self, part: torch.Tensor) -> Update:
+        """All T rows of this rank's part of a sum -> this process's rows of the sum."""
+        return part
+
+    def entries(
+        self, kv: torch.Tensor, keys: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, metadata: "AttentionMetadata"
+    ) -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, AttentionMetadata]":
+        """Return what this process writes to its caches: all T rows of kv and keys, with their angles and the step's metadata."""
+        return kv, keys, cos, sin, metadata
+
+    def select(self, choose: Callable[[Prefill], Selection], prefill: Prefill) -> Selection:
+        """Select for a prompt chunk, of which `choose` takes any part."""
+        return choose(prefill)
+
+    def report(self, layer: int) -> None:
+        """Called after a layer's selections: report them, if that is not done yet."""
+
+
+ALL_ROWS = Rows()
+
+
 @dataclass(frozen=True)
 class AttentionMetadata:
     """Describes the sequences of one step to the attention layers. The runner fills every field but `decode_plan`."""
@@ -117,6 +171,30 @@ class AttentionMetadata:
     policies: tuple[SelectionPolicy | None, ...] = ()
     # 2 L tensors int32 [T]: values that are written next to the new tokens' latents and index keys, layer by layer. Empty: none.
     stamps: tuple[torch.Tensor, ...] = ()
+    rows: Rows = ALL_ROWS  # what ranks exchange; the model fills it
+
+    def part(self, rows: slice) -> "AttentionMetadata":
+        """Describe some rows of the step as a step, in which the earlier ones are cached: the sequences only, not the logits."""
+        sequences, counts, contexts, row = [], [], [], 0
+        for b, count in enumerate(self.query_lengths):
+            first, stop = max(rows.start, row), min(rows.stop, row + count)
+            row += count
+            if first < stop:
+                sequences.append(b)
+                counts.append(stop - first)
+                contexts.append(self.context_lengths[b] - (row - stop))
+        some, decodes = slice(sequences[0], sequences[-1] + 1), max(min(rows.stop, self.decodes) - rows.start, 0)
+        return replace(
+            self,
+            query_lengths=tuple(counts),
+            context_lengths=tuple(contexts),
+            decodes=decodes,
+            max_context=self.max_context if decodes else 0,
+            block_table=self.block_table[some],
+            lengths=self.lengths[some],  # of decodes, which are whole
+            slots=self.slots[rows],
+            stamps=(),
+        )
 
     def selections_of(self, layer: int) -> torch.Tensor | None:
         """The layer's part of `selections`, int32 [B, 2, K]. The draft layer has none."""

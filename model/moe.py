@@ -5,18 +5,19 @@ Source: DeepSeek-V3 report (arXiv 2412.19437), section 2.1.2.
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from ..kernels.fp32_ops import fp32_linear
 from ..kernels.grouped_gemm import grouped_gemm, grouped_gemm_with_shared
-from ..kernels.routing import combine_experts, combine_norm_quantize, route, route_and_group
+from ..kernels.routing import combine_experts, combine_norm_quantize, group_by_expert, route, route_and_group
 from ..kernels.types import ExpertGroups, Quantized
 from .config import FP8_BLOCK, ModelConfig, blocks
 from .host_step import on_host
 from .layers import MLP, Compute, Operand, RMSNorm, Update, gated, parameter
+from .metadata import ALL_ROWS, Rows
 from .profiling import profiler_range
 from .stages import stages
 
@@ -91,12 +92,9 @@ class ExpertWeights(NamedTuple):
 # From "gate_up_proj" or "down_proj" to the weights, for one launch or several.
 Parts = Callable[[str], Iterable[ExpertWeights]]
 
-
-class ExpertStore(Protocol):
-    """A layer's routed experts, if they are not all in memory (expert_slots.py)."""
-
-    def request(self, offsets: torch.Tensor, tokens: int) -> Parts:
-        """Begin to read the experts of a step of T tokens, those e with offsets[e] < offsets[e + 1]; offsets int32 [E + 1]."""
+# A layer's routed experts, if they are not all in memory (expert_slots.py): from offsets int32 [E + 1] and the number of a step's
+# tokens to the experts e with offsets[e] < offsets[e + 1]. The call begins to read them. "gate_up_proj" must be asked for first.
+ExpertStore = Callable[[torch.Tensor, int], Parts]
 
 
 class Experts(nn.Module):
@@ -150,13 +148,15 @@ class Experts(nn.Module):
         given: the tensors of ExpertGroups, then those of x [T, D]. Row r belongs to token sorted_token_ids[r].
         """
         groups, x = ExpertGroups(*given[:3]), Quantized(*given[3:]) if len(given) > 4 else given[3]
-        parts = self._in_memory if self.store is None else self.store.request(groups.offsets, tokens)
+        parts = self._in_memory if self.store is None else self.store(groups.offsets, tokens)
         product, own = partial(self._product, parts, groups, expected_m), x
         ids: torch.Tensor | None = groups.sorted_token_ids
         if self.store is not None and tokens > DEFERRED_TOKENS:
             own, ids = _gathered(x, groups.sorted_token_ids.clamp(0, tokens - 1)), None  # once for all launches
         if shared is None:
-            return product("down_proj", gated(product("gate_up_proj", own, ids), self.compute), out=out)
+            # A rank's experts have few of the rows.
+            end = groups.offsets[-1:] if self.count < self.total and tokens > DEFERRED_TOKENS else None
+            return product("down_proj", gated(product("gate_up_proj", own, ids), self.compute, end), out=out)
         gate_up, down = shared.gate_up_proj, shared.down_proj
         dense_weight = Quantized(gate_up.weight, gate_up.weight_scale_inv)
         inner = gated(product("gate_up_proj", own, ids, (x, dense_weight)), self.compute)
@@ -224,8 +224,7 @@ class MixtureOfExperts(nn.Module):
     def __init__(self, config: ModelConfig, compute: Compute, layer: int) -> None:
         super().__init__()
         self.layer = layer
-        # The next norm may sum the experts' outputs. False on several ranks, which add theirs up first.
-        self.defers_sum = compute.quantized
+        self.partial = False  # whether it has a part of the experts, whose sums ranks add up
         self.gate = Router(config, compute)
         self.experts = Experts(config, compute)
         self.shared_experts: MLP | None = None
@@ -233,23 +232,32 @@ class MixtureOfExperts(nn.Module):
             inner = config.moe_intermediate_size * config.n_shared_experts
             self.shared_experts = MLP(config.hidden_size, inner, compute)
 
-    def forward(self, x: torch.Tensor, operand: Operand) -> torch.Tensor:
-        """x [T, D] and the same as an operand -> [T, D] in x's dtype."""
-        outputs = self._outputs(x, operand)
+    def forward(self, x: torch.Tensor, operand: Operand, rows: Rows = ALL_ROWS) -> torch.Tensor:
+        """This process's rows of x [T, D], and the same as an operand -> [T, D] in x's dtype, of all ranks' rows."""
+        outputs = self._outputs(x, operand, rows)
         with profiler_range(f"layer {self.layer}/experts"):
             return outputs.sum(self.gate.compute)
 
-    def pending(self, x: torch.Tensor, operand: Operand) -> Update:
-        """Return the same, or terms that the next norm sums."""
-        if self.defers_sum and x.shape[0] <= DEFERRED_TOKENS:
-            return self._outputs(x, operand)
-        output: Update = self(x, operand)
-        return output
+    def pending(self, x: torch.Tensor, operand: Operand, rows: Rows) -> Update:
+        """Return this process's rows of the sum over ranks, or terms that the next norm sums."""
+        if self._defers_sum(len(x)):
+            return self._outputs(x, operand, rows)
+        output: torch.Tensor = self(x, operand, rows)
+        return rows.sum(output) if self.partial else output
 
-    def _outputs(self, x: torch.Tensor, operand: Operand) -> ExpertOutputs:
+    def _defers_sum(self, tokens: int) -> bool:
+        return self.gate.compute.quantized and not self.partial and tokens <= DEFERRED_TOKENS
+
+    def _outputs(self, x: torch.Tensor, operand: Operand, rows: Rows) -> ExpertOutputs:
         experts = self.experts
         with profiler_range(f"layer {self.layer}/router"):
-            weights, groups = self.gate(x, experts.count, experts.first, experts.step)
+            if rows.divided:
+                chosen, weights = self.gate.choose(x)
+                operand, (chosen, weights) = rows.gather_inputs(operand, chosen, weights)
+                share, backend = (experts.count, experts.first, experts.step), self.gate.compute.backend
+                groups = group_by_expert(chosen.contiguous(), *share, backend=backend)
+            else:
+                weights, groups = self.gate(x, experts.count, experts.first, experts.step)
             stages(
                 self.layer,
                 router_logits=lambda: self.gate.logits(x),
@@ -266,5 +274,5 @@ class MixtureOfExperts(nn.Module):
         """List the kernel operations that routed experts call in fp8 precision; `last`: in the last layer."""
         fused = self.experts.fuses(self.shared_experts)
         grouped = "grouped_gemm_with_shared" if fused else "grouped_gemm"
-        deferred = self.defers_sum and not last
+        deferred = self._defers_sum(1) and not last
         return "fp32_linear", "route_and_group", grouped, "combine_norm_quantize" if deferred else "combine_experts"

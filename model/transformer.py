@@ -1,5 +1,6 @@
 """DeepSeek-V3.2 on one device: tokens in, logits out."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -64,6 +65,9 @@ class Transformer(nn.Module):
         self.lm_head = self.embed_tokens if config.tie_word_embeddings else Embedding(*table, compute)
         self.mtp = None if mtp is None else MTPLayer(config, compute, mtp)
         self.expert_slots: ExpertSlots | None = None  # of offloaded experts, which a checkpoint fills, too
+        self.division = ""  # how several ranks divide the model, in one line
+        # Describes this rank's rows of a step, from the step's metadata, cos and sin. Set where several ranks run the model.
+        self.divide: Callable[[AttentionMetadata, torch.Tensor, torch.Tensor], AttentionMetadata] | None = None
 
     @torch.inference_mode()
     def forward(
@@ -124,27 +128,35 @@ class Transformer(nn.Module):
         assert mtp is not None, "the model was built without its MTP layer"
         embedded = (mtp.embed_tokens or self.embed_tokens)(next_tokens)
         cos, sin = self.rotary(positions)
-        metadata = self._with_plan(metadata, [cache])
-        hidden = mtp(embedded, hidden, positions, cos, sin, metadata, cache)
+        logit_rows, metadata = metadata.logit_rows, self._prepared(metadata, cos, sin, [cache])
+        own = [metadata.rows.own(each) for each in (embedded, hidden, positions, cos, sin)]
+        (hidden,) = metadata.rows.gather(mtp(*own, metadata, cache))
         with profiler_range("MTP/head"):
             head = mtp.lm_head or self.lm_head
             stages(mtp_logits=lambda: head.logits(hidden))
-            return head.logits(hidden[metadata.logit_rows]), hidden
+            return head.logits(hidden[logit_rows]), hidden
 
     def _run_layers(
         self, tokens: torch.Tensor, positions: torch.Tensor, metadata: AttentionMetadata, caches: list[LayerCache]
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return the residual stream after the last layer and the update that is still to be added, both [T, D]."""
+        if self.expert_slots is not None:
+            self.expert_slots.begin(len(tokens))
         with profiler_range("embedding"):
             h = self.embed_tokens(tokens)
             stages(tokens=tokens, embedding=h)
         cos, sin = self.rotary(positions)
-        metadata = self._with_plan(metadata, caches)
+        metadata = self._prepared(metadata, cos, sin, caches)
+        rows = metadata.rows
+        h, cos, sin = (rows.own(each) for each in (h, cos, sin))
         update = None
         for layer, cache in zip(self.layers, caches[: len(self.layers)], strict=True):
             h, update = layer(h, update, cos, sin, metadata, cache)
         with profiler_range("head"):
-            return h, None if update is None else summed(update, self.compute)
+            total = None if update is None else summed(update, self.compute)
+            if rows.divided:
+                return rows.gather(h if total is None else h + total)[0], None
+            return h, total
 
     def decode_operations(self) -> dict[str, int | None]:
         """List the kernel operations that decode steps in fp8 precision call.
@@ -162,13 +174,18 @@ class Transformer(nn.Module):
             operations |= dict.fromkeys(self.mtp.block.mlp.operations(last=True))
         return operations
 
-    def _with_plan(self, metadata: AttentionMetadata, caches: list[LayerCache]) -> AttentionMetadata:
-        """Add the decodes' split-KV plan to `metadata`, if an FP8 cache needs one. All layers share it."""
+    def _prepared(
+        self, metadata: AttentionMetadata, cos: torch.Tensor, sin: torch.Tensor, caches: list[LayerCache]
+    ) -> AttentionMetadata:
+        """Describe this process's rows of the step, with the decodes' split-KV plan if an FP8 cache needs one, for all layers."""
+        if self.divide is not None:
+            metadata = self.divide(metadata, cos, sin)
         # With experiments the number of keys varies, and each layer makes its own plan.
         if not metadata.decodes or caches[0].latent.dtype != torch.uint8 or metadata.policies:
             return metadata
         attention = self.layers[0].self_attn
         assert isinstance(attention, MultiHeadLatentAttention)
+        attention = metadata.rows.attention_of(attention)
         selected = min(metadata.max_context, self.config.index_topk)
         device, backend = self.compute.device, self.compute.backend
         plan = plan_decode(metadata.decodes, 1, attention.heads, selected, device, backend=backend)

@@ -17,7 +17,8 @@ LEVELS = {
     "model": """
         __init__ errors host_step profiling selection_policy stages
         config
-        metadata layers rope weight_map
+        layers rope weight_map
+        metadata
         indexer moe prefill_form launch_order
         experiment expert_slots
         attention

@@ -73,7 +73,7 @@ def load_llm(model: Path | None, chosen: EngineConfig, *, needs_text: bool = Fal
         read_config(path)  # refuses another architecture before its missing tokenizer is noticed
     if needs_text:  # checked before the weights are loaded, which may take minutes
         _check_tokenizer(path)
-    from ...model.parallel.plan import Plan
+    from ...model.transformer import Transformer
     from ..llm import LLM
     from .terminal import optional_bar
 
@@ -83,8 +83,8 @@ def load_llm(model: Path | None, chosen: EngineConfig, *, needs_text: bool = Fal
         llm = LLM.from_config(path, chosen, progress)
     name = "synthetic weights" if synthetic else path
     print(f"{name}: {summary(llm, chosen.backend)}", file=sys.stderr)
-    if (size := llm.tensor_parallel_size) > 1:
-        print(Plan(llm.config, 0, size).describe(), file=sys.stderr)
+    if isinstance(llm.model, Transformer) and llm.model.division:
+        print(llm.model.division, file=sys.stderr)
     return llm
 
 

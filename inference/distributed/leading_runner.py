@@ -14,7 +14,7 @@ from ...model.checkpoint.manifest import Progress
 from ...model.metadata import LayerCache
 from ...model.synthetic.caches import fill_synthetic_caches
 from ...model.transformer import Transformer
-from ..config import CacheBudget, Limits
+from ..config import CacheBudget, EngineConfig, Limits
 from ..engine.request import Request
 from ..engine.running.observer import Model
 from ..engine.running.runner import Runner
@@ -99,7 +99,9 @@ class LeadingRunner:
         del self._runner
 
 
-def load_on_all_ranks(job: Leader | None, source: ModelSource, progress: Progress | None = None) -> Transformer:
+def load_on_all_ranks(
+    job: Leader | None, source: ModelSource, chosen: EngineConfig, progress: Progress | None = None
+) -> Transformer:
     """Load the model: this rank's shard here, the other shards on the other ranks."""
     device = check_device(job.device(source.device) if job else source.device)
     if job and job.children and source.device == "cuda" and job.size > (count := torch.cuda.device_count()):
@@ -109,6 +111,7 @@ def load_on_all_ranks(job: Leader | None, source: ModelSource, progress: Progres
     check_fits(source.config, source.precision, device, ranks, source.mtp, synthetic, source.offload, source.directory)
     if job is None:
         return source.load(device, None, progress)
+    source = source.with_whole_attention(device, ranks, chosen)
     job.has_model = True
     job.broadcast(MessageKind.LOAD, source.to_json())
     model = source.load(device, job.ranks(device), progress)

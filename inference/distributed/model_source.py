@@ -14,6 +14,7 @@ from ...model.checkpoint.config_json import config_json, parse_config, read_conf
 from ...model.checkpoint.load import load_model
 from ...model.checkpoint.locate import has_mtp_layer
 from ...model.checkpoint.manifest import Progress
+from ...model.checkpoint.safetensors import is_plain
 from ...model.config import ModelConfig, Precision
 from ...model.mtp import MTPTables
 from ...model.parallel.collectives import Ranks
@@ -22,6 +23,7 @@ from ...model.parallel.shard import build_model
 from ...model.synthetic.weights import fill_synthetic
 from ...model.transformer import Transformer
 from ..config import AUTO, MAX_DRAFT_TOKENS, EngineConfig
+from ..engine.sizing import has_room_for_heads
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class ModelSource:
     mtp: bool = False  # with the MTP layer, for speculative decoding
     deterministic: bool = False  # batch-invariant arithmetic (docs/determinism.md)
     offload: bool = False  # the routed experts stay in the checkpoint's files
+    whole_attention: bool = False  # on each of several ranks: see Plan
 
     @classmethod
     def resolve(cls, model: str | Path | Mapping[str, Any], chosen: EngineConfig, ranks: int = 1) -> "ModelSource":
@@ -82,14 +85,21 @@ class ModelSource:
         """Load the model, or this rank's shard of it. The caller has called `check_fits`. ValueError for a damaged checkpoint."""
         if self.directory is not None:
             arguments = (self.directory, self.precision, self.backend, device, None, progress, ranks)
-            return load_model(*arguments, self.verify_hashes, self.mtp, self.deterministic, self.config, self.offload)
+            options = self.verify_hashes, self.mtp, self.deterministic, self.config, self.offload, self.whole_attention
+            return load_model(*arguments, *options)
         self.config.check_precision(self.precision)
         mtp = MTPTables() if self.mtp else None  # as in the released checkpoint, it has no tables of its own
-        options = (ranks, mtp, self.deterministic)
-        model = build_model(self.config, self.precision, self.backend, device, *options)
+        parts = (ranks, mtp, self.deterministic, False, self.whole_attention)
+        model = build_model(self.config, self.precision, self.backend, device, *parts)
         rank, size = (ranks.rank, ranks.size) if ranks else (0, 1)
-        fill_synthetic(model, Plan(self.config, rank, size, mtp), self.seed)
+        fill_synthetic(model, Plan(self.config, rank, size, mtp, self.whole_attention), self.seed)
         return model
+
+    def with_whole_attention(self, device: str, ranks: int, chosen: EngineConfig) -> "ModelSource":
+        """This source, with all heads' weights on every rank if prompts are to be divided by tokens and there is room for them."""
+        has_all = self.directory is None or is_plain(self.directory)  # a converted file has only its rank's heads
+        sizes = (self.config, self.precision, device, ranks, self.mtp, self.offload, chosen)
+        return replace(self, whole_attention=has_all and not self.deterministic and has_room_for_heads(*sizes))
 
     def to_json(self) -> dict[str, Any]:
         """JSON values, for the message to the other ranks."""

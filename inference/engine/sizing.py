@@ -24,6 +24,7 @@ from .warm_up import measure_largest_step
 
 _OFFLOADED_SEQUENCES = 4  # full contexts that the default number of pages holds at most, next to offloaded experts
 _CPU_SEQUENCES = 8  # full contexts that the default number of pages on a CPU holds, memory permitting
+_GPU_FRACTION = 0.9  # of a GPU's memory that is used by default
 _GIB = 2**30
 
 
@@ -54,7 +55,7 @@ def resolve_limits(
         raise ArgumentError("max_model_len", max_model_len, f"2 to {positions} tokens, as the model allows")
     max_batch_tokens = max_batch_tokens or (2048 if on_cpu else 8192)
     max_sequences = max_sequences or (64 if on_cpu else 256)
-    fraction = memory_fraction if memory_fraction is not None else 0.25 if on_cpu else 0.9
+    fraction = memory_fraction if memory_fraction is not None else 0.25 if on_cpu else _GPU_FRACTION
     sizes = (max_batch_tokens, max_sequences, max_model_len or positions)
     if not 0 < fraction <= 1:
         raise ArgumentError("memory_fraction", fraction, "above 0 and at most 1")
@@ -176,6 +177,30 @@ def check_fits(
         f"{part} takes {weights / _GIB:.1f} GiB of weights in {precision} precision ({layers}) "
         f"and {page / 2**20:.1f} MiB for one page of {PAGE_SIZE} tokens; {where} free: {advice}"
     )
+
+
+def has_room_for_heads(
+    config: ModelConfig,
+    precision: Precision,
+    device: str,
+    ranks: int,
+    mtp: bool,
+    offload: bool,
+    chosen: EngineConfig,
+) -> bool:
+    """Return whether every rank has room for all heads' weights, the chosen caches, and as much again as these weights add."""
+    tables = MTPTables() if mtp else None
+    split, whole = (
+        parameter_bytes(config, precision, 0, ranks, tables, offload, all_heads) for all_heads in (False, True)
+    )
+    pages = chosen.page_count or -(-(chosen.max_model_len or 1) // PAGE_SIZE)
+    if torch.device(device).type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        free -= int((1 - (chosen.memory_fraction or _GPU_FRACTION)) * total)
+    else:
+        free = available_memory() // ranks
+    caches = pages * bytes_per_page(config, precision, mtp, chosen.observers)
+    return free - whole - caches >= whole - split
 
 
 def pages_in_memory(

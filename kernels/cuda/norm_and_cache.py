@@ -20,21 +20,21 @@ def norm_and_cache(new: NewEntries, one_order: bool = False) -> tuple[torch.Tens
     query, kv, keys, norms, cos, sin, caches, interleaved, ue8m0, projection = new
     dims = query.shape[1], norms.latent.shape[0], 2 * cos.shape[1], keys.shape[1], caches.latent.shape[1]
     weights = norms.query, norms.latent, norms.key, norms.key_bias
-    fits = dims == (QUERY, LATENT, ROPE, KEY, PAGE) and caches.keys.shape[1] == PAGE and len(query) > 0
+    fits = dims == (QUERY, LATENT, ROPE, KEY, PAGE) and caches.keys.shape[1] == PAGE and len(query) > 0 < len(kv)
     fits = fits and query.dtype == torch.bfloat16 and cos.is_contiguous() and sin.is_contiguous()
     if not fits or not is_aligned(query, kv, keys, *weights, caches.latent.view(-1), caches.keys.view(-1)):
         return _in_parts(new, one_order)
-    tokens, device = len(query), query.device
-    codes = torch.empty(tokens, QUERY, dtype=torch.float8_e4m3fn, device=device)
-    scales = torch.empty(tokens, QUERY // 128, dtype=torch.float32, device=device)
+    queries, device = len(query), query.device
+    codes = torch.empty(queries, QUERY, dtype=torch.float8_e4m3fn, device=device)
+    scales = torch.empty(queries, QUERY // 128, dtype=torch.float32, device=device)
     static = weights_are_static(*weights)
     fused, projected = None, None
     if projection is not None:
         x, weight, _ = projection
-        few = tokens <= FEW_TOKENS and x.dtype == torch.bfloat16 and x.shape[1] <= MAX_WIDTH and x.shape[1] % 8 == 0
+        few = queries <= FEW_TOKENS and x.dtype == torch.bfloat16 and x.shape[1] <= MAX_WIDTH and x.shape[1] % 8 == 0
         if few and is_aligned(x, weight) and weight.is_contiguous() and len(weight):
             fused = projection
-            projected = torch.empty(tokens, len(weight), dtype=torch.float32, device=device)
+            projected = torch.empty(queries, len(weight), dtype=torch.float32, device=device)
             static = static and weights_are_static(weight)
     stamps = *(caches.latent_stamp or (None, None)), *(caches.key_stamp or (None, None))
     operands = query, kv, keys, *weights, cos, sin, caches.latent, caches.keys, caches.slots.contiguous(), *stamps

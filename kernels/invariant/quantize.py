@@ -18,5 +18,7 @@ def swiglu(gate_up: torch.Tensor) -> torch.Tensor:
     return (gate / (-gate).exp_().add_(1) * up).to(gate_up.dtype)
 
 
-def swiglu_quantize(gate_up: torch.Tensor, ue8m0: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def swiglu_quantize(
+    gate_up: torch.Tensor, ue8m0: bool, count: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
     return quantize_blocks(swiglu(gate_up), ue8m0)

@@ -57,5 +57,7 @@ def swiglu(gate_up: torch.Tensor) -> torch.Tensor:
     return (F.silu(gate) * up).to(gate_up.dtype)
 
 
-def swiglu_quantize(gate_up: torch.Tensor, ue8m0: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
+def swiglu_quantize(
+    gate_up: torch.Tensor, ue8m0: bool = True, count: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
     return quantize_blocks(swiglu(gate_up), ue8m0)

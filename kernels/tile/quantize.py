@@ -30,19 +30,20 @@ def silu_times(gate: Any, at: Any, up: Any, dtype: str) -> None:
 
 
 @tile_kernel(
-    ("bfloat16", True, True, False),
-    ("bfloat16", True, True, True),
-    ("float32", False, False, False),
-    ("bfloat16", False, False, True),
+    ("bfloat16", True, True, False, False),
+    ("bfloat16", True, True, True, False),
+    ("bfloat16", True, True, True, True),
+    ("float32", False, False, False, False),
+    ("bfloat16", False, False, True, False),
     pass_configs=PASSES,
 )
-def quantize_groups_kernel(dtype: str, aligned: bool, ue8m0: bool, gated: bool) -> Any:
+def quantize_groups_kernel(dtype: str, aligned: bool, ue8m0: bool, gated: bool, counted: bool) -> Any:
     """Quantise x [rows, width], or silu(x[:, :width]) * x[:, width:] if `gated`, to codes [rows, width] and scales.
 
-    `pitch` and `width` are in pieces if `aligned`.
+    `pitch` and `width` are in pieces if `aligned`. Rows from count[0] on are left out if `counted`.
     """
     elements, results = T.dynamic("elements", "int64"), T.dynamic("results", "int64")
-    rows, groups = T.dynamic("rows"), T.dynamic("groups")
+    rows, groups, counts = T.dynamic("rows"), T.dynamic("groups"), T.dynamic("counts")
     unit = PIECE if aligned else 1
 
     @T.prim_func
@@ -50,6 +51,7 @@ def quantize_groups_kernel(dtype: str, aligned: bool, ue8m0: bool, gated: bool) 
         x: T.Tensor((elements,), dtype),
         codes: T.Tensor((results,), "float8_e4m3fn"),
         scales: T.Tensor((rows, groups), "float32"),
+        count: T.Tensor((counts,), "int32"),
         pitch: T.int32,
         width: T.int32,
     ):
@@ -57,38 +59,45 @@ def quantize_groups_kernel(dtype: str, aligned: bool, ue8m0: bool, gated: bool) 
             tx = T.get_thread_binding()
             T.pdl_trigger()
             T.pdl_sync()
-            row, group = T.alloc_var("int32"), T.alloc_var("int32")
+            row, group, end = T.alloc_var("int32"), T.alloc_var("int32"), T.alloc_var("int32")
+            end = rows
+            if counted:
+                end = T.min(rows, count[0])
             row = T.truncdiv(block * (THREADS // LANES) + tx // LANES, groups)
             group = block * (THREADS // LANES) + tx // LANES - row * groups
             values, up = T.alloc_local((2 * PIECE,), "float32"), T.alloc_local((PIECE,), "float32")
             for piece in T.unroll(2):
                 column = column_of(group, piece, tx) // unit
-                valid = T.if_then_else(row < rows, width - column, 0)
+                valid = T.if_then_else(row < end, width - column, 0)
                 load(values, piece * PIECE, x, row * pitch + column, valid, aligned)
                 if gated:
                     load(up, 0, x, row * pitch + width + column, valid, aligned)
                     silu_times(values, piece * PIECE, up, dtype)
             scale = T.alloc_local((1,), "float32")
             quantize(values, 0, scale, ue8m0)
-            if (tx % LANES == 0) & (row < rows):
+            if (tx % LANES == 0) & (row < end):
                 scales[row, group] = scale[0]
             for piece in T.unroll(2):
                 column = column_of(group, piece, tx) // unit
-                valid = T.if_then_else(row < rows, width - column, 0)
+                valid = T.if_then_else(row < end, width - column, 0)
                 store(codes, row * width + column, values, piece * PIECE, valid, aligned)
 
     return quantize_groups
 
 
-def _quantize_groups(x: torch.Tensor, width: int, ue8m0: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def _quantize_groups(
+    x: torch.Tensor, width: int, ue8m0: bool, count: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
     rows = x.shape[0]
     values = torch.empty(rows, width, dtype=torch.float8_e4m3fn, device=x.device)
     scales = torch.empty(rows, -(-width // GROUP), dtype=torch.float32, device=x.device)
     if values.numel():
         aligned = in_pieces(x, width)
         unit = PIECE if aligned else 1
-        kernel = quantize_groups_kernel(dtype_name(x.dtype), aligned, ue8m0, x.shape[1] != width)
-        kernel(flat(x), values.view(-1), scales, x.stride(0) // unit, width // unit)
+        gated, counted = x.shape[1] != width, count is not None
+        kernel = quantize_groups_kernel(dtype_name(x.dtype), aligned, ue8m0, gated, counted)
+        end = scales.view(torch.int32).view(-1) if count is None else count  # any tensor, which is not read
+        kernel(flat(x), values.view(-1), scales, end, x.stride(0) // unit, width // unit)
     return values, scales
 
 
@@ -97,8 +106,10 @@ def quantize_blocks(x: torch.Tensor, ue8m0: bool = True) -> tuple[torch.Tensor, 
     return values.view(x.shape), scales.view(*x.shape[:-1], scales.shape[1])
 
 
-def swiglu_quantize(gate_up: torch.Tensor, ue8m0: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
-    return _quantize_groups(gate_up, gate_up.shape[1] // 2, ue8m0)
+def swiglu_quantize(
+    gate_up: torch.Tensor, ue8m0: bool = True, count: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return _quantize_groups(gate_up, gate_up.shape[1] // 2, ue8m0, count)
 
 
 @tile_kernel(

@@ -5,19 +5,18 @@ reads are used: a mapped file that becomes shorter would end the process (SIGBUS
 """
 
 import os
-import threading
 import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import torch
 
 from ...kernels.device import is_hopper
-from ...kernels.file_rows import read_rows
-from ..config import FP8_BLOCK, blocks
+from ...kernels.file_rows import row_reader
+from ..config import blocks
 from ..errors import CheckpointError, short_repr
-from ..expert_slots import ExpertSlots, Key, LayerSlots, PartShape, Slot
+from ..expert_slots import ExpertSlots, Key, PartShape, Slot
 from ..moe import MixtureOfExperts
 from ..transformer import Transformer
 from ..weight_map import SCALE
@@ -26,25 +25,15 @@ from .manifest import TensorHashes, ended, identify, opened, read_into
 from .rows import DTYPES, ParameterLoader, check_finite, check_scales
 from .safetensors import StoredTensor
 
-# One thread reads 5 GB/s of cached files; twelve read, check and copy 20 GB/s to an H200 (16 cores).
+# One thread reads 5 GB/s of cached files; twelve read 39 GB/s to an H200 (16 cores).
 _THREADS = min(12, max(4, os.cpu_count() or 1))
 
 
 class Rows(NamedTuple):
-    """Rows [first, last) of a tensor, and the first of a slot's rows that they fill, of its weight or of its scales."""
+    """A tensor, and the first of a slot's rows that it fills, of its weight or of its scales."""
 
     tensor: StoredTensor
-    first: int
-    last: int
     place: int
-
-    @property
-    def start(self) -> int:
-        return self.tensor.offset + self.first * self.tensor.row_bytes
-
-    @property
-    def size(self) -> int:
-        return (self.last - self.first) * self.tensor.row_bytes
 
     @property
     def is_scale(self) -> bool:
@@ -54,25 +43,22 @@ class Rows(NamedTuple):
         """Return the rows of the slot."""
         whole = slot.scale if self.is_scale else slot.weight
         assert whole is not None
-        return whole[self.place : self.place + self.last - self.first]
+        return whole[self.place : self.place + self.tensor.shape[0]]
 
 
 class Run:
-    """Rows that lie together in a file, which one thread reads."""
+    """Tensors that lie together in a file."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows = [rows]
         self.is_checked = False  # they have been read before
 
-    @property
-    def size(self) -> int:
-        return sum(rows.size for rows in self.rows)
-
     @cached_property
     def places(self) -> torch.Tensor:
-        """The argument of kernels.file_rows.read_rows."""
+        """The argument of `row_reader`'s function."""
         return torch.tensor(
-            [[rows.is_scale, rows.place * rows.tensor.row_bytes, rows.size] for rows in self.rows], dtype=torch.int64
+            [[rows.is_scale, rows.place * rows.tensor.row_bytes, rows.tensor.size] for rows in self.rows],
+            dtype=torch.int64,
         )
 
 
@@ -80,20 +66,24 @@ class ExpertFiles:
     """An `ExpertReader` of the tensors that make up each part of each expert."""
 
     def __init__(
-        self, sources: dict[tuple[str, Key], list[TensorSource]], ue8m0: bool, hashes: TensorHashes | None
+        self,
+        sources: dict[tuple[str, Key], list[TensorSource]],
+        ue8m0: bool,
+        hashes: TensorHashes | None,
+        device: torch.device,
     ) -> None:
+        """device: of the slots, with its index."""
         self._sources, self._ue8m0, self._hashes = sources, ue8m0, hashes
-        files = {tensor.file for each in sources.values() for source in each for tensor in _tensors(source)}
+        tensors = (tensor for each in sources.values() for source in each for tensor in (source.weight, source.scale))
+        files = {tensor.file for tensor in tensors if tensor is not None}
         self._identities = {file: identify(file.stat()) for file in files}
         self._unusual: list[str] = []  # names of scales that are no powers of two, although the configuration says so
         self._warned = False
-        self._runs: dict[tuple[str, Key, bool], list[Run]] = {}  # those of which an expert's part consists, kept
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="experts")
-        self._own = threading.local()  # a thread's pinned memory
+        self._runs: dict[tuple[str, Key], list[Run]] = {}  # those of which an expert's part consists, kept
+        self._read_rows = row_reader(device, _THREADS) if is_hopper(device) else None
+        self._pool = ThreadPoolExecutor(_THREADS, "experts", _use_own_stream, (device,))
 
-    def read(
-        self, part: str, key: Key, slot: Slot, after: "torch.cuda.Event | None", at_once: int
-    ) -> list["Future[None]"]:
+    def read(self, part: str, key: Key, slot: Slot, after: "torch.cuda.Event | None") -> list["Future[None]"]:
         if self._unusual and not self._warned:
             self._warned = True
             warnings.warn(
@@ -101,10 +91,9 @@ class ExpertFiles:
                 "scale_fmt is 'ue8m0' in config.json: they are used as they are",
                 stacklevel=2,
             )
-        few = at_once * 3 <= _THREADS  # they are divided among the threads
-        runs = self._runs.get((part, key, few))
+        runs = self._runs.get((part, key))
         if runs is None:
-            runs = self._runs[part, key, few] = _divide(self._sources[part, key], few)
+            runs = self._runs[part, key] = _runs(self._sources[part, key])
         return [self._pool.submit(self._fill, run, slot, after) for run in runs]
 
     def convert(self, part: str, key: Key, slot: Slot, into: Slot) -> None:
@@ -115,64 +104,53 @@ class ExpertFiles:
     @torch.no_grad()
     def _fill(self, run: Run, slot: Slot, after: "torch.cuda.Event | None") -> None:
         """Read rows into a slot, and check them the first time. When this returns, they are there, also on a GPU."""
-        file, device = run.rows[0].tensor.file, slot.weight.device
-        memory = self._pinned(run.size, device) if device.type == "cuda" else None
         if after is not None:
             after.wait()
-        if memory is not None and run.is_checked and is_hopper(device):
+        if run.is_checked and self._read_rows is not None:
+            first, last = run.rows[0].tensor, run.rows[-1].tensor
+            file, start = first.file, first.offset
             with opened(file, self._identities[file]) as descriptor:
-                count = read_rows(descriptor, run.rows[0].start, memory, run.places, *slot)
+                scale = None if slot.scale is None else slot.scale.view(torch.uint8)
+                count = self._read_rows(descriptor, start, run.places, slot.weight.view(torch.uint8), scale)
                 if count < 0:
                     raise OSError(-count, os.strerror(-count))
-                if count < len(memory):
-                    raise ended(file, run.rows[0].start + count)
+                if start + count < last.offset + last.size:
+                    raise ended(file, start + count)
             return
         for rows in run.rows:
-            target = rows.within(slot)
-            part = target if memory is None else memory[: rows.size].view(target.dtype).view(target.shape)
+            tensor, target = rows.tensor, rows.within(slot)
+            part = torch.empty(target.shape, dtype=target.dtype, pin_memory=True) if target.is_cuda else target
             data = part.view(torch.uint8).numpy().reshape(-1)
-            read_into(file, rows.start, data.data, self._identities[file])
+            read_into(tensor.file, tensor.offset, data.data, self._identities[tensor.file])
             if not run.is_checked:
                 if self._hashes is not None:
-                    self._hashes.check(rows.tensor, rows.start, data.data)
-                check_finite(rows.tensor, data)
+                    self._hashes.check(tensor, tensor.offset, data.data)
+                check_finite(tensor, data)
                 if rows.is_scale:
-                    check_scales(rows.tensor, part, self._ue8m0, self._unusual)
-            if memory is not None:
+                    check_scales(tensor, part, self._ue8m0, self._unusual)
+            if part is not target:
                 target.copy_(part)
         run.is_checked = True
 
-    def _pinned(self, size: int, device: torch.device) -> torch.Tensor:
-        """This thread's pinned memory, `size` bytes. The thread gets a stream of its own."""
-        own = self._own
-        if not hasattr(own, "memory"):
-            torch.cuda.set_stream(torch.cuda.Stream(device))
-        if not hasattr(own, "memory") or own.memory.numel() < size:
-            own.memory = torch.empty(size, dtype=torch.uint8, pin_memory=True)
-        memory: torch.Tensor = own.memory[:size]
-        return memory
+
+def _use_own_stream(device: torch.device) -> None:
+    """Give this thread a stream of its own."""
+    if device.type == "cuda":
+        torch.cuda.set_stream(torch.cuda.Stream(device))
 
 
-def _quarters(rows: int) -> list[tuple[int, int]]:
-    """Divide rows into at most four ranges of whole FP8 blocks."""
-    step = blocks(-(-rows // 4)) * FP8_BLOCK
-    return [(first, min(first + step, rows)) for first in range(0, rows, step)]
-
-
-def _divide(sources: list[TensorSource], few: bool) -> list[Run]:
-    """Divide an expert's part into what lies together in a file. few: into about a quarter of a weight, for more threads."""
+def _runs(sources: list[TensorSource]) -> list[Run]:
+    """Divide an expert's part into what lies together in a file."""
     pieces = []
     for source in sources:
         spec = source.shard.spec
-        bounds = _quarters(spec.shape[0]) if few else [(0, spec.shape[0])]
-        pieces += [Rows(source.weight, first, last, spec.row + first) for first, last in bounds]
+        pieces.append(Rows(source.weight, spec.row))
         if source.scale is not None:
-            pieces.append(Rows(source.scale, 0, spec.scale_shape[0], spec.scale_row))
+            pieces.append(Rows(source.scale, spec.scale_row))
     runs: list[Run] = []
-    for rows in sorted(pieces, key=lambda each: (each.tensor.file, each.start)):
-        last = runs[-1].rows[-1] if runs else None
-        together = last is not None and (last.tensor.file, last.start + last.size) == (rows.tensor.file, rows.start)
-        if together and (rows.is_scale or not few):
+    for rows in sorted(pieces, key=lambda each: (each.tensor.file, each.tensor.offset)):
+        last = runs[-1].rows[-1].tensor if runs else None
+        if last is not None and (last.file, last.offset + last.size) == (rows.tensor.file, rows.tensor.offset):
             runs[-1].rows.append(rows)
         else:
             runs.append(Run(rows))
@@ -205,14 +183,13 @@ def attach_experts(model: Transformer, sources: list[TensorSource], hashes: Tens
     shapes = {part: PartShape(weights[part], scales[part], DTYPES[dtypes[part]], used) for part in weights}
     layers = [module.layer for module in modules.values()]
     count = next(iter(modules.values())).experts.count if modules else 0
-    reader = ExpertFiles(found, config.ue8m0_scales, hashes)
-    model.expert_slots = ExpertSlots(shapes, reader, layers, count, compute.device)
+    device = torch.empty(
+        0, device=compute.device
+    ).device  # with its index: other threads may have another current device
+    reader = ExpertFiles(found, config.ue8m0_scales, hashes, device)
+    model.expert_slots = ExpertSlots(shapes, reader, layers, count, device)
     for module in modules.values():
-        module.experts.store = LayerSlots(model.expert_slots, module.layer)
-
-
-def _tensors(source: TensorSource) -> tuple[StoredTensor, ...]:
-    return (source.weight,) if source.scale is None else (source.weight, source.scale)
+        module.experts.store = partial(model.expert_slots.request, module.layer)
 
 
 def _place(source: TensorSource, slot: Slot) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -91,13 +91,15 @@ def load_model(
     deterministic: bool = False,
     config: ModelConfig | None = None,
     offload: bool = False,
+    whole_attention: bool = False,
 ) -> Transformer:
     """Load the model of a checkpoint directory (config.json and safetensors) in `precision` on `device`.
 
     ranks: the job that shares the model; None: this process holds all of it. config: None stands for the directory's config.json.
     config_overrides: fields of `ModelConfig`. verify_hashes: compare the bytes read with the checkpoint's manifest, if it has one.
     mtp: also load the MTP layer, which drafts. deterministic: see `Compute`. offload: leave the routed experts in their files, to
-    be checked when they are first read. Peak memory is the parameters plus less than twice the largest tensor.
+    be checked when they are first read. whole_attention: see Plan; only for the Hugging Face layout.
+    Peak memory is the parameters plus less than twice the largest tensor.
     Raises ConfigError or CheckpointError, each of one line. Headers are checked before anything is allocated; NaN, infinity and
     changed bytes are found while reading.
     """
@@ -105,9 +107,9 @@ def load_model(
     config = (config or read_config(directory)).with_overrides(**(config_overrides or {}))
     config.check_precision(precision)
     tables = find_mtp_tables(directory, config) if mtp else None
-    plan = Plan(config, ranks.rank, ranks.size, tables) if ranks else Plan(config, mtp=tables)
+    plan = Plan(config, ranks.rank, ranks.size, tables, whole_attention) if ranks else Plan(config, mtp=tables)
     sources, hashes = locate(plan, directory, verify_hashes)
-    model = build_model(config, precision, backend, device, ranks, tables, deterministic, offload)
+    model = build_model(config, precision, backend, device, ranks, tables, deterministic, offload, whole_attention)
     if offload:
         experts = [source for source in sources if source.shard.spec.expert is not None]
         sources = [source for source in sources if source.shard.spec.expert is None]

@@ -1,18 +1,22 @@
 """This process's place in a job of several ranks, and the collectives that the model calls, over torch.distributed."""
 
 import logging
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 
+from ...kernels.alignment import aligned_rows
 from ...kernels.build import load
 from ...kernels.cuda.all_reduce import CTA_BYTES, Inboxes, all_reduce, all_reduce_norm
 from ...kernels.device import describe, is_hopper
 from ...kernels.types import Normed
 
-# all_gather_single is its name since torch 2.13, where the old name warns.
+# Their names since torch 2.13, where the old names warn.
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+_reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 SHARED_BYTES = 2 << 20  # largest sum through memory shared by the GPUs: 128 tokens
 
@@ -61,17 +65,42 @@ class Ranks:
         assert self._shared is not None
         return all_reduce_norm(x, self._shared.norms, residual, norm_weight, eps, ue8m0)
 
-    def all_to_all(self, x: torch.Tensor) -> torch.Tensor:
-        """x [size, ...], of which part r goes to rank r -> the parts for this rank, in the order of ranks."""
-        received = torch.empty_like(x, memory_format=torch.contiguous_format)
-        dist.all_to_all_single(received, x.contiguous())
-        return received
+    def reduce_scatter(self, x: torch.Tensor, rows: int) -> torch.Tensor:
+        """Sum every rank's x [T, ...], T at most size * rows, and return this rank's `rows` rows of the sum."""
+        missing = self.size * rows - len(x)
+        if missing:
+            x = F.pad(x, (0, 0) * (x.dim() - 1) + (0, missing))
+        total = x.new_empty(rows, *x.shape[1:])
+        if x.is_cuda:
+            _reduce_scatter(total, x.contiguous())
+            return total
+        parts = torch.empty_like(x)  # gloo has no sum of this kind
+        dist.all_to_all_single(parts, x.contiguous())
+        return torch.sum(parts.unflatten(0, (self.size, rows)), 0, out=total)
 
     def all_gather(self, x: torch.Tensor) -> torch.Tensor:
         """Gather every rank's x [...], in the order of ranks: [size, ...]."""
         gathered = x.new_empty(self.size, *x.shape)
         _all_gather(gathered.view(-1, *x.shape[1:]), x.contiguous())
         return gathered
+
+    def gather_rows(self, parts: Sequence[torch.Tensor], rows: int, count: int) -> list[torch.Tensor]:
+        """Gather every rank's rows of several tensors [r, ...] at once -> [count, ...] each.
+
+        Every rank has `rows` rows but those after `count`. The results are views of one buffer, whose rows are aligned to 16 bytes.
+        """
+        flat = [part.flatten(1).contiguous() for part in parts]
+        as_bytes = [aligned_rows(part.view(torch.uint8)) for part in flat]
+        # Copied in long words: a copy of single bytes takes four times as long.
+        own = torch.cat([each.view(torch.int64) for each in as_bytes], 1)
+        if len(own) < rows:
+            own = F.pad(own, (0, 0, 0, rows - len(own)))
+        gathered = self.all_gather(own).flatten(0, 1)[:count].view(torch.uint8)
+        columns = gathered.split([each.shape[1] for each in as_bytes], 1)
+        return [
+            each[:, : mine.shape[1] * mine.element_size()].view(mine.dtype).unflatten(1, part.shape[1:])
+            for each, mine, part in zip(columns, flat, parts, strict=True)
+        ]
 
 
 class SharedMemory(NamedTuple):

@@ -67,6 +67,8 @@ class Plan:
     rank: int = 0
     size: int = 1
     mtp: MTPTables | None = None  # with the MTP layer, which only speculative decoding needs
+    # Every rank holds the weights of all heads, so that prompts can be divided by tokens (rows.py). Decodes use a part of them.
+    whole_attention: bool = False
 
     def __post_init__(self) -> None:
         if self.size not in SIZES:
@@ -108,6 +110,7 @@ class Plan:
         text = f"{self.size} ranks, {len(self.experts)} of {config.n_routed_experts} experts on each"
         if self.split["heads"]:
             text += f", {config.num_attention_heads // self.size} of {config.num_attention_heads} heads"
+        text += f", prompts{'' if self.whole_attention else ' not'} divided by tokens"
         if whole:
             text += f"; not divisible, so whole on every rank: {', '.join(whole)}"
         if config.n_shared_experts and not self.split["shared expert"]:
@@ -117,11 +120,18 @@ class Plan:
     def slice_of(self, name: str, shape: Sequence[int]) -> ShardSlice | None:
         """Return this rank's slice of a parameter, of a tensor that fills a part of one, or of their scales; None: all of it."""
         part, dim = _rule(name)
-        if part is None or not self.split[part] or self.size == 1:
+        if part is None or not self.split[part] or self.size == 1 or (part == "heads" and self.whole_attention):
             return None
         if part == "experts":
             # Parameters that stack experts. Each expert is on this rank wholly or not at all.
             return ShardSlice(0, 0, len(self.experts))
+        return self._slice(shape, dim)
+
+    def heads_of(self, name: str, shape: Sequence[int]) -> ShardSlice:
+        """Return the slice of an attention parameter that this rank's heads use."""
+        return self._slice(shape, _rule(name)[1])
+
+    def _slice(self, shape: Sequence[int], dim: int) -> ShardSlice:
         size = shape[dim] // self.size
         return ShardSlice(dim, size * self.rank, size * (self.rank + 1))
 

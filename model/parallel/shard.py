@@ -1,34 +1,33 @@
 """Turns a model into one rank's part of it, and inserts the collectives between the ranks.
 
 The model is written for one device. `shard_model` takes it on the meta device, allocates this rank's part of every parameter,
-and inserts collectives where ranks depend on each other: after attention, after the MLP, around the vocabulary, and over the
-tokens of prompt chunks (prefill.py).
+and connects the ranks: around the vocabulary, and in each layer by the kind of the step (rows.py).
 
-Every rank computes the same hidden states, bit for bit. Replicated parts run the same kernels on the same inputs. An
-all-reduce, by gloo, NCCL or shared memory, returns the same sums on every rank: each element is summed in one place, or
-everywhere in the same order. Therefore all ranks select the same tokens in decoding, where each runs the whole indexer. No
-shape depends on data, so that even NaN cannot make ranks wait for each other forever.
+In replicated steps every rank computes the same hidden states, bit for bit: the same kernels on the same inputs, and the same sums
+by gloo, NCCL or shared memory, because each element is summed in one place, or everywhere in the same order. Therefore all ranks
+select the same tokens in decoding, where each runs the whole indexer. In divided steps only one rank computes a row, and all write
+the same caches. No shape depends on data, so that even NaN cannot make ranks wait for each other forever.
 """
 
 import re
+from copy import copy
 from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from ...kernels.registry import preference_of
+from ..attention import MultiHeadLatentAttention
 from ..block import Block
 from ..config import ModelConfig, Precision
-from ..layers import MLP, Compute, Embedding, Operand, RMSNorm, Update, parameter
-from ..moe import DEFERRED_TOKENS, MixtureOfExperts
+from ..layers import MLP, Compute, Embedding, parameter
+from ..moe import MixtureOfExperts
 from ..mtp import MTPTables
 from ..rope import RotaryEmbedding
 from ..transformer import Transformer
 from .collectives import Ranks
 from .plan import VOCABULARY_TABLES, Plan
-from .prefill import SequenceParallelLinear, SequenceParallelPrefill, SequenceParallelRouter
+from .rows import RankRows
 
 
 def build_model(
@@ -40,15 +39,16 @@ def build_model(
     mtp: MTPTables | None = None,
     deterministic: bool = False,
     offload: bool = False,
+    whole_attention: bool = False,
 ) -> Transformer:
     """Build the model, or this rank's part of it, with uninitialised parameters on `device`.
 
-    mtp: with the MTP layer, for speculative decoding. offload: without the routed experts.
+    mtp: with the MTP layer, for speculative decoding. offload: without the routed experts. whole_attention: see Plan.
     """
     if ranks is None or ranks.size == 1:
         return Transformer(config, precision, backend, device, mtp, deterministic, offload)
     model = Transformer(config, precision, backend, "meta", mtp, deterministic, offload)  # takes no memory
-    shard_model(model, Plan(config, ranks.rank, ranks.size, mtp), ranks, torch.device(device))
+    shard_model(model, Plan(config, ranks.rank, ranks.size, mtp, whole_attention), ranks, torch.device(device))
     return model
 
 
@@ -59,11 +59,13 @@ def parameter_bytes(
     size: int = 1,
     mtp: MTPTables | None = None,
     offload: bool = False,
+    whole_attention: bool = False,
 ) -> int:
-    """Count the bytes of one rank's parameters. offload: without the routed experts."""
+    """Count the bytes of one rank's parameters. offload: without the routed experts. whole_attention: see Plan."""
     model = Transformer(config, precision, "reference", "meta", mtp, offload=offload)
     if size > 1:
-        shard_model(model, Plan(config, rank, size, mtp), Ranks(rank, size), torch.device("meta"))
+        plan = Plan(config, rank, size, mtp, whole_attention)
+        shard_model(model, plan, Ranks(rank, size), torch.device("meta"))
     return sum(each.numel() * each.element_size() for each in model.parameters())
 
 
@@ -76,12 +78,6 @@ def shard_model(model: Transformer, plan: Plan, ranks: Ranks, device: torch.devi
         if isinstance(module, MixtureOfExperts) and not plan.holds(f"{name}.shared_experts.down_proj.weight"):
             module.shared_experts = None
     blocks = [module for module in model.modules() if isinstance(module, Block)]
-    for block in blocks:  # ranks share the fp32 projections, which none of them splits, by tokens
-        indexer = block.self_attn.indexer
-        sizes = config.hidden_size, config.index_n_heads
-        indexer.weights_proj = SequenceParallelLinear(*sizes, indexer.compute, ranks)
-        if isinstance(block.mlp, MixtureOfExperts):
-            block.mlp.gate = SequenceParallelRouter(config, indexer.compute, ranks)
     compute = replace(model.compute, device=device)
     for module in model.modules():
         if isinstance(getattr(module, "compute", None), Compute):
@@ -104,46 +100,45 @@ def shard_model(model: Transformer, plan: Plan, ranks: Ranks, device: torch.devi
         owner, _, last = name.rpartition(".")
         setattr(model.get_submodule(owner), last, parameter(*shape, dtype=whole.dtype, device=device))
     for block in blocks:
-        _connect(block, plan, ranks)
+        _divide(block, plan)
+    attentions = [block.self_attn for block in blocks]
+    own = {each: own_heads(each, plan) for each in attentions} if plan.whole_attention and split["heads"] else {}
+    model.division = plan.describe()
+    model.divide = RankRows(ranks, compute, config.index_topk, own, plan.whole_attention).of
 
 
-def _connect(block: Block, plan: Plan, ranks: Ranks) -> None:
-    """Insert a layer's collectives: over the tokens of prompt chunks, after attention and after the MLP."""
-    attention, split = block.self_attn, plan.split
-    attention.prefill_sharing = SequenceParallelPrefill(attention, ranks, split["heads"])
-    if split["heads"]:
-        attention.heads //= plan.size
-        attention.kv_b_proj.heads //= plan.size
-        attention.register_forward_hook(partial(_sum_outputs, ranks, attention.compute))
+def _divide(block: Block, plan: Plan) -> None:
+    """Tell a layer's parts which share of the heads, columns and experts they hold."""
+    split = plan.split
+    if split["heads"] and not plan.whole_attention:
+        _keep_heads(block.self_attn, plan.size)
     if isinstance(block.mlp, MLP):
-        if split["dense MLPs"]:
-            block.mlp.register_forward_hook(partial(_sum_outputs, ranks, attention.compute))
+        block.mlp.partial = split["dense MLPs"]
         return
     experts = block.mlp.experts
     experts.first, experts.step, experts.count = plan.experts.start, plan.experts.step, len(plan.experts)
-    block.mlp.defers_sum = False
-    block.mlp.register_forward_hook(partial(_sum_outputs, ranks, attention.compute))
+    block.mlp.partial = True
 
 
-class PendingSum(NamedTuple):
-    """This rank's part [T, D] of a sublayer's output."""
-
-    part: torch.Tensor
-    ranks: Ranks
-
-    def sum(self, compute: Compute) -> torch.Tensor:
-        """The sum of all ranks' parts, [T, D]."""
-        return self.ranks.all_reduce(self.part, compute.deterministic)
-
-    def norm(self, residual: torch.Tensor, norm: RMSNorm) -> tuple[torch.Tensor, torch.Tensor, Operand]:
-        """Return the same as `RMSNorm.with_operand` for the residual stream [T, D] and the sum."""
-        return self.ranks.all_reduce_norm(self.part, residual, norm.weight, norm.eps, norm.compute.ue8m0)
+def _keep_heads(attention: MultiHeadLatentAttention, size: int) -> None:
+    attention.heads //= size
+    attention.kv_b_proj.heads //= size
+    attention.partial = True
 
 
-def _sum_outputs(ranks: Ranks, compute: Compute, module: nn.Module, inputs: Any, output: torch.Tensor) -> Update:
-    if compute.quantized and len(output) <= DEFERRED_TOKENS and ranks.fuses_norm(output):
-        return PendingSum(output, ranks)
-    return ranks.all_reduce(output, compute.deterministic)
+def own_heads(whole: MultiHeadLatentAttention, plan: Plan) -> MultiHeadLatentAttention:
+    """Return the attention of this rank's heads, whose weights are views of the whole ones."""
+    part = copy(whole)
+    part._modules = dict(whole._modules)
+    for name in ("q_b_proj", "kv_b_proj", "o_proj"):
+        module = part._modules[name] = copy(whole.get_submodule(name))
+        module._parameters = {}
+        for key, value in whole.get_submodule(name).named_parameters():
+            kept = plan.heads_of(f"self_attn.{name}.{key}", value.shape)
+            view = value.narrow(kept.dim, kept.start, kept.size)
+            module._parameters[key] = nn.Parameter(view, requires_grad=False)
+    _keep_heads(part, plan.size)
+    return part
 
 
 class SplitEmbedding(Embedding):

@@ -200,26 +200,26 @@ def times(
 
 
 def rates(slots: ExpertSlots, config: ModelConfig, directory: Path, cold: bool) -> dict[str, float]:
-    """Bytes a second of experts read into slots, without a model: from the page cache, and from the disk."""
-    experts, count = min(config.n_routed_experts, 192), slots.count
-    found = {}
-    everything = torch.tensor([0, *([1] * experts)]).cumsum(0).int()
+    """Bytes a second of all experts read into slots, without a model: from the page cache, and from the disk."""
+    count, found = slots.count, {}
+    everything = torch.arange(config.n_routed_experts + 1).int()
 
     def rate() -> float:
-        slots.allocate(min(experts, 128))
+        slots.allocate(min(config.n_routed_experts // 2, 128))
         begin = time.perf_counter()
-        parts = slots.request(slots.layers[-1], everything, 1)
-        for part in ("gate_up_proj", "down_proj"):
-            for _ in parts(part):
-                pass
-        return experts * slots.slot_bytes / (time.perf_counter() - begin)
+        for layer in slots.layers:
+            parts = slots.request(layer, everything, 1)
+            for part in ("gate_up_proj", "down_proj"):
+                for _ in parts(part):
+                    pass
+        return slots.most * slots.slot_bytes / (time.perf_counter() - begin)
 
     file = directory / SINGLE
     if cold:
         for name, direct in (("cold_rate", False), ("direct_rate", True)):
             handle = os.open(file, os.O_RDONLY | (os.O_DIRECT if direct else 0))
             os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-            found[name] = direct_rate(handle, experts * slots.slot_bytes) if direct else rate()
+            found[name] = direct_rate(handle, slots.most * slots.slot_bytes) if direct else rate()
             os.close(handle)
     rate()
     found["warm_rate"] = max(rate() for _ in range(3))

@@ -31,11 +31,11 @@ import json, sys
 from deepseek_v32.inference import LLM, SamplingParams
 from demo_model.dialogues import write
 
-def main(precision):
-    llm = LLM(device="cuda", precision=precision, page_count=4096, max_sequences=16)
+def main(precision, lengths=(400, 3000, 12_000, 45_000), copies=1, **limits):
+    llm = LLM(device="cuda", precision=precision, page_count=4096, max_sequences=16 * copies, **limits)
     prompts, answers, seed = [], [], 0
     while len(prompts) < 16:
-        length = (400, 3000, 12_000, 45_000)[len(prompts) % 4]
+        length = lengths[len(prompts) % len(lengths)]
         conversation = write(f"gpu {seed}", length=length, split="test", wording="train", thinking=0.0,
                              functions=0.0)
         seed += 1
@@ -43,7 +43,8 @@ def main(precision):
         if stated:  # a short conversation may hold only filler
             prompts.append(llm.chat_token_ids(conversation.messages(until=stated[-1])))
             answers.append(conversation.turns[stated[-1]].value)
-    greedy = SamplingParams(temperature=0, max_tokens=40)
+    prompts, answers = prompts * copies, answers * copies
+    greedy = SamplingParams(temperature=0, max_tokens=40 if copies == 1 else 150, ignore_eos=copies > 1)
     if precision == "exact":
         completions = [llm.generate(prompt, greedy)[0] for prompt in prompts]
     else:
@@ -56,20 +57,27 @@ def main(precision):
         "graphs": runner.graphs.captured if runner.graphs else 0,
     }
 """
-PROGRAM = WORK + "print(json.dumps(main(sys.argv[1])))"
+PROGRAM = WORK + "print(json.dumps(main(*json.loads(sys.argv[1]), **json.loads(sys.argv[2]))))"
+# Steps of up to 31 decodes and some prompt tokens: each of 2 or 4 ranks has 12 rows or more, so that several of them have decodes.
+MANY_DECODES = ((200,), 2), {"max_batch_tokens": 48, "reuse_pages": False}
+
+
+def arguments(precision: str, mixed: bool) -> tuple[str, str]:
+    more, limits = MANY_DECODES if mixed else ((), {})
+    return json.dumps([precision, *more]), json.dumps(limits)
 
 
 @cache
-def one_gpu(precision: str) -> Any:
+def one_gpu(precision: str, mixed: bool = False) -> Any:
     """The results of one GPU, in a process of its own."""
-    [one] = Job(1, PROGRAM, precision).wait(240)
+    [one] = Job(1, PROGRAM, *arguments(precision, mixed)).wait(240)
     assert one.code == 0, one.err
     return json.loads(one.out.splitlines()[-1])
 
 
-def answers(size: int, precision: str) -> Any:
+def answers(size: int, precision: str, mixed: bool = False) -> Any:
     """The results of several GPUs, whose processes all end in order."""
-    first, *rest = Job(size, PROGRAM, precision).wait(240)
+    first, *rest = Job(size, PROGRAM, *arguments(precision, mixed)).wait(240)
     assert first.code == 0, first.err
     assert [each.code for each in rest] == [0] * (size - 1), rest[0].err
     return json.loads(first.out.splitlines()[-1])
@@ -86,6 +94,12 @@ def test_decode_graphs_with_collectives_answer_correctly(size: int) -> None:
     results = answers(size, "fp8")
     assert results["graphs"] > 0
     assert results["correct"] >= one_gpu("fp8")["correct"] - 1
+
+
+@pytest.mark.parametrize("size", SIZES[:2])
+def test_decodes_of_divided_steps_answer_correctly(size: int) -> None:
+    """A rank after the first begins within the step's lengths and block table, at any row."""
+    assert answers(size, "fp8", mixed=True)["correct"] >= one_gpu("fp8", mixed=True)["correct"] - 2
 
 
 COLLECTIVES = """

@@ -27,8 +27,14 @@ CONFIG = replace(
 WORK = """
 import json, sys
 from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.inference.engine.drafting.drafter import Drafter
 
 def main(path, drafts):
+    made, draft = [], Drafter.draft
+    def watched(*given):
+        draft(*given)
+        made.append(given[-1].tolist())
+    Drafter.draft = watched
     limits = {"max_batch_tokens": 64, "page_count": 7, "max_model_len": 320}
     llm = LLM(path, device="cpu", precision="exact", speculative_tokens=drafts, **limits)
     prompts = [[(i * step + 5) % 64 for i in range(count)] for step, count in ((37, 3), (11, 50), (53, 62), (7, 200))]
@@ -37,7 +43,8 @@ def main(path, drafts):
     answers = [each.token_ids for each in llm.generate(prompts, greedy)]
     answers += [each.token_ids for each in llm.generate(prompts[2:], random)]
     stats = llm.stats()
-    return answers, sum(stats.drafted_tokens), sum(stats.accepted_tokens), stats.preemptions
+    Drafter.draft = draft
+    return answers, sum(stats.drafted_tokens), sum(stats.accepted_tokens), stats.preemptions, made
 """
 
 # fp8 with batch-invariant kernels. `sums` is where one rank writes the outputs of its sublayers, in the order of calls; several
@@ -48,11 +55,11 @@ import torch
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.model.block import Block
 from deepseek_v32.model.moe import MixtureOfExperts
-from deepseek_v32.model.parallel import shard
+from deepseek_v32.model.parallel.rows import ReplicatedRows
 
 def main(path, drafts, sums="", ranks=1):
     taken = torch.load(sums) if sums and ranks > 1 else []
-    errors, connect = [0.0], shard._connect
+    errors, added = [0.0], ReplicatedRows.sum
 
     def swapped(module, inputs, output):
         if ranks == 1:
@@ -62,14 +69,8 @@ def main(path, drafts, sums="", ranks=1):
         errors.append(float((output.float() - other.float()).norm() / other.float().norm()))
         return other
 
-    def watch(block, *others):
-        if others:
-            connect(block, *others)
-        block.self_attn.register_forward_hook(swapped)
-        block.mlp.register_forward_hook(swapped)
-
-    if sums and ranks > 1:
-        shard._connect = watch  # on the ranks that follow, too: they do not get beyond the next line
+    if sums and ranks > 1:  # on the ranks that follow, too: they do not get beyond the next line
+        ReplicatedRows.sum = lambda rows, part: swapped(None, None, added(rows, part))
     limits = {"max_batch_tokens": 64, "page_count": 12, "max_model_len": 320}
     llm = LLM(path, device="cpu", precision="fp8", deterministic=True, speculative_tokens=drafts, **limits)
     assert llm.tensor_parallel_size == ranks
@@ -77,8 +78,9 @@ def main(path, drafts, sums="", ranks=1):
         for block in llm.model.modules():
             if isinstance(block, Block):
                 if isinstance(block.mlp, MixtureOfExperts):
-                    block.mlp.defers_sum = False
-                watch(block)
+                    block.mlp.partial = True  # its sum is not left to the next norm
+                block.self_attn.register_forward_hook(swapped)
+                block.mlp.register_forward_hook(swapped)
     prompts = [[(i * step + 5) % 64 for i in range(count)] for step, count in ((37, 3), (11, 40), (7, 80))]
     greedy = SamplingParams(temperature=0, max_tokens=9, ignore_eos=True, logprobs=1)
     random = SamplingParams(temperature=0.7, seed=3, max_tokens=6, presence_penalty=0.5, ignore_eos=True, logprobs=1)
@@ -162,11 +164,12 @@ def test_ranks_give_the_tokens_of_plain_decoding(size: int, tmp_path: Path) -> N
     write_checkpoint(tmp_path, CONFIG, "fp8", seed=1)
     namespace: dict[str, Any] = {}
     exec(WORK, namespace)
-    plain, none, _, _ = namespace["main"](tmp_path, 0)
+    plain, none, *_ = namespace["main"](tmp_path, 0)
+    of_one = namespace["main"](tmp_path, 3)
     ended = run_ranks(size, WORK + "print(json.dumps(main(sys.argv[1], 3)))", tmp_path)
     assert [each.code for each in ended] == [0] * size, "".join(each.err for each in ended)
-    found, drafted, accepted, preempted = json.loads(ended[0].out)
-    assert found == plain
+    found, drafted, accepted, preempted, made = json.loads(ended[0].out)
+    assert found == plain and made == of_one[-1] and len(made) > 20
     assert none == 0 and 0 < accepted < drafted and preempted, (drafted, accepted, preempted)
 
 

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -9,10 +10,11 @@ import torch
 from deepseek_v32.inference import LLM, offload_speed
 from deepseek_v32.inference.cache_check.check import CacheCheck
 from deepseek_v32.inference.config import CacheBudget, EngineConfig
+from deepseek_v32.inference.distributed.model_source import ModelSource
 from deepseek_v32.inference.engine import sizing
 from deepseek_v32.inference.engine.running.cache import allocate, bytes_per_page
 from deepseek_v32.inference.engine.running.runner import Runner
-from deepseek_v32.inference.engine.sizing import check_fits, pages_in_memory, resolve_limits
+from deepseek_v32.inference.engine.sizing import check_fits, has_room_for_heads, pages_in_memory, resolve_limits
 from deepseek_v32.inference.engine.warm_up import (
     largest_step,
     prepare_largest_step,
@@ -75,6 +77,36 @@ def test_a_model_that_does_not_fit_is_refused_with_numbers(gpu, monkeypatch):
     monkeypatch.setattr(sizing, "available_memory", lambda: 20 * GIB)
     with pytest.raises(ValueError, match=r"20.0 GiB are free: its smallest form, --precision fp8, takes 62\d\.\d GiB$"):
         check_fits(RELEASED, "exact", "cpu")
+
+
+def test_whole_attention_leaves_room_for_the_caches(gpu):
+    """All heads take 9.4 GiB more than an eighth of the model's 80.5; 14 of 140 GiB stay free unless the user chooses otherwise."""
+    added = parameter_bytes(RELEASED, "fp8", 0, 8, whole_attention=True) - parameter_bytes(RELEASED, "fp8", 0, 8)
+    assert 9.3 * GIB < added < 9.5 * GIB
+
+    def has_room(free: float, **chosen: Any) -> bool:
+        gpu(free, 140.0)
+        return has_room_for_heads(RELEASED, "fp8", "cuda:0", 8, False, False, EngineConfig(**chosen))
+
+    assert has_room(139.0) and has_room(114.0) and not has_room(113.0)
+    assert has_room(101.0, memory_fraction=1.0) and not has_room(98.0, memory_fraction=1.0)
+    # A context of 163,840 tokens takes 7.3 GiB.
+    assert has_room(121.0, max_model_len=163_840) and not has_room(120.0, max_model_len=163_840)
+    assert has_room(121.0, page_count=2560) and not has_room(120.0, page_count=2560)
+
+
+def test_whole_attention_needs_files_with_all_heads(tmp_path):
+    """Of a checkpoint that was converted to a file for each rank, it has only its heads. Deterministic prompts are not divided."""
+    synthetic = ModelSource(TINY, None, "exact", "auto", "cpu")
+    converted = replace(synthetic, directory=tmp_path)
+    cases = (
+        synthetic,
+        converted,
+        replace(synthetic, directory=tiny_checkpoint(tmp_path)),
+        replace(synthetic, deterministic=True),
+    )
+    whole = [each.with_whole_attention("cpu", 2, EngineConfig()).whole_attention for each in cases]
+    assert whole == [True, False, True, False]
 
 
 def test_a_refusal_says_what_offloading_gives(gpu, monkeypatch, tmp_path):

@@ -1,6 +1,7 @@
 """The norm of the compressed query and both cache entries, in one launch, against the separate operations' references."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -52,6 +53,37 @@ def exact_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tenso
 def close(result: torch.Tensor, expected: torch.Tensor) -> bool:
     """FP8 values: half a step of 3 bits from the rounded expectation, which may itself be a step of bf16 away."""
     return bool(((result.double() - expected.double()).abs() <= 2.0**-3.9 * expected.double().abs() + 2e-2).all())
+
+
+@pytest.mark.parametrize("projects", [True, False], ids=["with projection", "without"])
+@pytest.mark.parametrize("tokens", [20, 260])
+def test_some_of_the_queries(backend: Backend, tokens: int, projects: bool) -> None:
+    """A rank norms the queries of its own tokens, and writes all tokens' entries."""
+
+    def run(rows: slice) -> tuple[Any, ...]:
+        given = Inputs(tokens)
+        x, weight, scale = given.projection
+        projection = Fp32Projection(x[rows], weight, scale) if projects else None
+        angles = given.cos, given.sin
+        query, projected = backend.run(
+            norm_and_cache,
+            given.query[rows],
+            given.kv,
+            given.keys,
+            given.norms,
+            *angles,
+            given.caches,
+            False,
+            True,
+            projection,
+        )
+        return *query, projected, given.caches
+
+    *whole, caches = run(slice(None))
+    *part, others = run(slice(7, 18))
+    for one, other in zip(whole, part, strict=True):
+        assert one is other is None or torch.equal(one[7:18].view(torch.uint8), other.view(torch.uint8))
+    assert torch.equal(caches.latent, others.latent) and torch.equal(caches.keys, others.keys)
 
 
 @pytest.mark.parametrize("interleaved", [False, True], ids=["half-split", "interleaved"])

@@ -277,6 +277,17 @@ def test_swiglu_of_large_negative_gates_is_zero(backend: Backend) -> None:
     assert values.float().eq(0).all()
 
 
+@pytest.mark.parametrize("width", [128, 200], ids=str)
+@pytest.mark.parametrize("count", [0, 1, 37, 64, 100], ids=str)
+def test_swiglu_quantize_of_the_first_rows(backend: Backend, width: int, count: int) -> None:
+    """Rows before `count` have the values that they have without it, also if `count` is past the end."""
+    x = torch.randn(64, 2 * width, generator=torch.Generator().manual_seed(count)).bfloat16()
+    whole = backend.run(swiglu_quantize, x)
+    some = backend.run(swiglu_quantize, x, count=torch.tensor([count], dtype=torch.int32))
+    for mine, theirs in zip(some, whole, strict=True):
+        assert torch.equal(mine[:count].view(torch.uint8), theirs[:count].view(torch.uint8))
+
+
 MISUSE = {
     "integers": (lambda: quantize_blocks(torch.ones(2, 128, dtype=torch.int32)), r"x has dtype torch\.int32; expected"),
     "fp8 again": (lambda: quantize_blocks(torch.ones(2, 128).to(torch.float8_e4m3fn)), "x has dtype .*e4m3fn"),
@@ -289,6 +300,10 @@ MISUSE = {
     "norm weight in bf16": (
         lambda: rms_norm_quantize(torch.ones(2, 8), torch.ones(8, dtype=torch.bfloat16), 1e-6),
         "weight has dtype torch.bfloat16; expected torch.float32",
+    ),
+    "count of two": (
+        lambda: swiglu_quantize(torch.ones(2, 8), count=torch.ones(2, dtype=torch.int32)),
+        r"count has shape \[2\]; expected \[1\]",
     ),
     "odd gate_up": (lambda: swiglu_quantize(torch.ones(2, 7)), "gate_up has 7 columns; expected an even number"),
     "weight of three axes": (lambda: quantize_weight(torch.ones(2, 3, 4)), r"weight has shape \[2, 3, 4\]"),

@@ -19,7 +19,7 @@ class Reader:
         self.requests: list[tuple[str, Key]] = []
         self.open: list[tuple[Future[None], Slot, Key]] = []
 
-    def read(self, part: str, key: Key, slot: Slot, after: object, at_once: int) -> list[Future[None]]:
+    def read(self, part: str, key: Key, slot: Slot, after: object) -> list[Future[None]]:
         future: Future[None] = Future()
         self.requests.append((part, key))
         self.open.append((future, slot, key))
@@ -128,11 +128,30 @@ def test_a_long_prompt_leaves_the_experts_of_answers():
 
 def test_a_long_prompt_asks_for_the_next_layer():
     slots, reader = make(48)
+    slots.begin(64)
+    assert reader.requests == []
+    layers = [
+        [(part, (layer, expert)) for part in ("gate_up_proj", "down_proj") for expert in range(EXPERTS)]
+        for layer in (1, 2, 3)
+    ]
+    slots.begin(1000)  # at the start of a step, for the first layer
+    assert reader.requests == layers[0]
     slots.request(1, offsets(set(range(EXPERTS))), 1000)
-    assert reader.requests[2 * EXPERTS :][:2] == [("gate_up_proj", (2, 0)), ("gate_up_proj", (2, 1))]
-    assert len(reader.requests) == 4 * EXPERTS
+    assert reader.requests == layers[0] + layers[1]
     slots.request(3, offsets(set(range(EXPERTS))), 1000)
     assert reader.requests[-1] == ("down_proj", (3, EXPERTS - 1))  # it is the last layer
+
+
+def test_a_long_prompt_reads_in_the_order_of_use_while_it_multiplies():
+    """In too few slots for a layer, one half is read while the other is used, and nothing of the next layer comes first."""
+    slots, reader = make(8)
+    parts = slots.request(1, offsets(set(range(EXPERTS))), 1000)
+    for part in ("gate_up_proj", "down_proj"):
+        for number, (_, _, table) in enumerate(parts(part)):
+            assert table is not None and int((table >= 0).sum()) == 4
+            asked = [key for name, key in reader.requests if name == part and key[0] == 1]
+            assert len(asked) == min(4 * number + 8, EXPERTS)
+    assert [key[0] for _, key in reader.requests] == [1] * 2 * EXPERTS + [2] * 8
 
 
 @pytest.mark.parametrize("count", [1, 4, 48])

@@ -54,16 +54,20 @@ def test_splits_of_the_released_model():
     }
     assert cuts["model.layers.0.mlp.down_proj.weight"].size == 2304
     assert cuts["lm_head.weight"].size == cuts["model.embed_tokens.weight"].size == 16160
+    whole = replace(plan, whole_attention=True)
+    assert not [
+        name for name in cuts if "self_attn" in name and whole.slice_of(name.replace("model.", ""), (1 << 20,) * 2)
+    ]
     assert list(plan.experts) == [5 + 8 * i for i in range(32)]
-    assert plan.describe() == "8 ranks, 32 of 256 experts on each, 16 of 128 heads"
+    assert plan.describe() == "8 ranks, 32 of 256 experts on each, 16 of 128 heads, prompts not divided by tokens"
 
 
 def test_parts_that_do_not_divide_are_named():
     odd = replace(RELEASED, vocab_size=129281, num_attention_heads=100, intermediate_size=18432 + 128)
     odd = replace(odd, moe_intermediate_size=2048 + 128)
     assert Plan(odd, 0, 8).describe() == (
-        "8 ranks, 32 of 256 experts on each; not divisible, so whole on every rank: vocabulary, heads, dense MLPs; "
-        "not divisible, so only on rank 0: shared expert"
+        "8 ranks, 32 of 256 experts on each, prompts not divided by tokens; not divisible, so whole on every rank: "
+        "vocabulary, heads, dense MLPs; not divisible, so only on rank 0: shared expert"
     )
     assert Plan(odd, 0, 8).holds("layers.3.mlp.shared_experts.down_proj.weight")
     assert not Plan(odd, 1, 8).holds("layers.3.mlp.shared_experts.down_proj.weight")

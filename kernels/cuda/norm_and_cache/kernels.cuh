@@ -17,18 +17,18 @@ constexpr int kLatent = 512, kRope = 64, kKey = 128, kPage = 64, kKeysOfWarp = 4
 constexpr int kRecord = kLatent + kLatent / kGroup * 4 + 2 * kRope, kIndexRecord = kKey + 4;
 
 struct Rows {
-  const __nv_bfloat16 *query, *kv, *keys;                       // [tokens, 1536], [tokens, 576], [tokens, 128]
+  const __nv_bfloat16 *query, *kv, *keys;                       // [queries, 1536], [tokens, 576], [tokens, 128]
   int64_t query_stride, kv_stride, keys_stride;
   const float *query_gain, *kv_gain, *key_gain, *key_bias;      // weights of the norms
   const float *cos, *sin;                                       // [tokens, 32]
   const int64_t* slots;                                         // [tokens]
-  uint8_t* codes;                                               // [tokens, 1536], e4m3
-  float* scales;                                                // [tokens, 12]
+  uint8_t* codes;                                               // [queries, 1536], e4m3
+  float* scales;                                                // [queries, 12]
   uint8_t *latents, *index;                                     // the caches
   int32_t *latent_column, *key_column;                          // where stamps go, or null
   const int32_t *latent_stamps, *key_stamps;                    // [tokens]
   float eps, key_eps;
-  int tokens;
+  int queries, tokens;
   bool ue8m0, interleaved;
   bool static_weights;  // the previous kernel has not written the weights
 };
@@ -166,10 +166,10 @@ __device__ __forceinline__ void key_rows(const Rows& p, const float* gain, const
 using Parameters = float[kQueryGroups * kHeldOfGroup];  // the gains of a norm; of a key, then its bias
 
 __device__ __forceinline__ void load_parameters(const Rows& p, Parameters& parameters, int warp, int lane) {
-  if (warp < p.tokens) {
+  if (warp < p.queries) {
 #pragma unroll
     for (int g = 0; g < kQueryGroups; ++g) load_gain(parameters + g * kHeldOfGroup, p.query_gain + column_of(4 * g + lane / kGroupLanes, lane));
-  } else if (warp < 2 * p.tokens) {
+  } else if (warp < p.queries + p.tokens) {
     load_gain(parameters, p.kv_gain + column_of(lane / kGroupLanes, lane));
   } else {
     load_gain(parameters, p.key_gain + column_of(0, lane)), load_gain(parameters + kHeldOfGroup, p.key_bias + column_of(0, lane));
@@ -177,12 +177,13 @@ __device__ __forceinline__ void load_parameters(const Rows& p, Parameters& param
 }
 
 __device__ __forceinline__ void rows_of_warp(const Rows& p, const Parameters& parameters, int warp, int lane) {
-  if (warp < p.tokens)
+  const int keys = p.queries + p.tokens;  // the first warp for them
+  if (warp < p.queries)
     query_row(p, parameters, warp, lane);
-  else if (warp < 2 * p.tokens)
-    latent_row(p, parameters, warp - p.tokens, lane);
-  else if (warp < 2 * p.tokens + (p.tokens + kKeysOfWarp - 1) / kKeysOfWarp)
-    key_rows(p, parameters, parameters + kHeldOfGroup, (warp - 2 * p.tokens) * kKeysOfWarp, lane);
+  else if (warp < keys)
+    latent_row(p, parameters, warp - p.queries, lane);
+  else if (warp < keys + (p.tokens + kKeysOfWarp - 1) / kKeysOfWarp)
+    key_rows(p, parameters, parameters + kHeldOfGroup, (warp - keys) * kKeysOfWarp, lane);
 }
 
 __global__ void __launch_bounds__(kThreads) norm_and_cache_kernel(Rows p) {

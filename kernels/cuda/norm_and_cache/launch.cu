@@ -2,10 +2,10 @@
 
 namespace norm_and_cache {
 
-// query bf16 [T, 1536], kv bf16 [T, 576], keys bf16 [T, 128], rows on 16-byte boundaries; fp32 weights of their norms; cos, sin fp32 [T, 32];
+// query bf16 [Q, 1536], kv bf16 [T, 576], keys bf16 [T, 128], rows on 16-byte boundaries; fp32 weights of their norms; cos, sin fp32 [T, 32];
 // caches uint8, FP8 records; slots int64 [T]; stamps int32 [T] for
-// columns int32 [S], or none -> codes e4m3 (as bytes) [T, 1536], scales fp32 [T, 12], and the entries of both caches. With
-// x bf16 [T, D], D a multiple of 8 up to 8192, and weight fp32 [N, D] also out fp32 [T, N] = scale * x weight^T; one_order: summed in one
+// columns int32 [S], or none -> codes e4m3 (as bytes) [Q, 1536], scales fp32 [Q, 12], and the entries of both caches. With
+// x bf16 [Q, D], D a multiple of 8 up to 8192, and weight fp32 [N, D] also out fp32 [Q, N] = scale * x weight^T; one_order: summed in one
 // order whatever the number of tokens (../fp32_ops/products.cuh).
 void norm_and_cache(TensorView query, TensorView kv, TensorView keys, TensorView query_gain, TensorView kv_gain, TensorView key_gain,
                     TensorView key_bias, TensorView cos, TensorView sin, TensorView latents, TensorView index, TensorView slots,
@@ -27,17 +27,18 @@ void norm_and_cache(TensorView query, TensorView kv, TensorView keys, TensorView
   p.codes = data<uint8_t>(codes), p.scales = data<float>(scales);
   p.latents = data<uint8_t>(latents), p.index = data<uint8_t>(index);
   p.eps = static_cast<float>(eps), p.key_eps = static_cast<float>(key_eps);
-  p.tokens = static_cast<int>(query.size(0));
+  p.queries = static_cast<int>(query.size(0));
+  p.tokens = static_cast<int>(kv.size(0));
   p.ue8m0 = ue8m0, p.interleaved = interleaved, p.static_weights = static_weights;
-  const int warps = 2 * p.tokens + (p.tokens + kKeysOfWarp - 1) / kKeysOfWarp, ctas = (warps + kWarps - 1) / kWarps;
+  const int warps = p.queries + p.tokens + (p.tokens + kKeysOfWarp - 1) / kKeysOfWarp, ctas = (warps + kWarps - 1) / kWarps;
   if (!x.has_value()) {
     common::launch_pdl(norm_and_cache_kernel, dim3(ctas), kThreads, 0, stream_of(query), p);
     return;
   }
   const fp32_ops::Linear projection = fp32_ops::linear_of(x.value(), weight.value(), out.value(), scale, static_weights);
   const cudaStream_t stream = stream_of(query);
-  if (p.tokens <= fp32_ops::kLinearTokens && !one_order) {
-    const auto kernel = p.tokens == 1 ? norm_and_cache_linear_kernel<1> : norm_and_cache_linear_kernel<fp32_ops::kLinearTokens>;
+  if (p.queries <= fp32_ops::kLinearTokens && !one_order) {
+    const auto kernel = p.queries == 1 ? norm_and_cache_linear_kernel<1> : norm_and_cache_linear_kernel<fp32_ops::kLinearTokens>;
     common::launch_pdl(kernel, dim3(projection.rows + ctas), kThreads, 0, stream, p, projection);
     return;
   }

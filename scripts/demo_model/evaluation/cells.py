@@ -55,7 +55,7 @@ def open_engine(folder: Path, variant: Variant, device: str | None, backend: str
 
 
 class SelectionProbe:
-    """Takes the `prefill_sharing` seam of one layer: records the selection of some query positions, or replaces all by a window."""
+    """Stands for a layer's `Indexer.select_prefill`: records the selection of some query positions, or replaces all by a window."""
 
     def __init__(self, attention: Any, window: bool, rows: list[int]):
         self._attention, self._window, self._rows = attention, window, rows
@@ -66,15 +66,13 @@ class SelectionProbe:
             ends = torch.arange(prefill.start, prefill.length, dtype=torch.int32, device=queries.q.device)
             positions = ends[:, None] - torch.arange(self._attention.topk, dtype=torch.int32, device=ends.device)
             return Selection(positions.clamp_min(-1))
-        selection = self._attention.indexer.select_prefill(queries, prefill, cache, with_scores)
+        indexer = self._attention.indexer
+        selection = type(indexer).select_prefill(indexer, queries, prefill, cache, with_scores)
         inside = [row for row in self._rows if prefill.start <= row < prefill.length]
         if inside:
             chosen = selection.positions[[row - prefill.start for row in inside]].tolist()
             self.selected.update((row, set(line)) for row, line in zip(inside, chosen, strict=True))
         return selection
-
-    def attend(self, q: torch.Tensor, queries: Any, prefill: Any, cache: Any) -> torch.Tensor:
-        return self._attention.attend_selected(q, self.select(queries, prefill, cache).positions, prefill, cache)
 
 
 @contextmanager
@@ -83,12 +81,12 @@ def probes(llm: LLM, window: bool, rows: list[int]) -> Iterator[list[SelectionPr
     model: Any = llm.model
     found = [SelectionProbe(layer.self_attn, window, rows) for layer in model.layers]
     for layer, probe in zip(model.layers, found, strict=True):
-        layer.self_attn.prefill_sharing = probe
+        layer.self_attn.indexer.select_prefill = probe.select
     try:
         yield found
     finally:
         for layer in model.layers:
-            layer.self_attn.prefill_sharing = None
+            del layer.self_attn.indexer.select_prefill
 
 
 @dataclass(frozen=True)
