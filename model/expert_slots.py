@@ -177,9 +177,8 @@ class ExpertSlots:
         """layers: the numbers of the layers with experts, in the order of a step. experts: of one layer."""
         self._shapes, self._reader, self.layers, self._experts, self.device = shapes, reader, layers, experts, device
         self._parts: dict[str, _Slots] = {}
-        self._wanted: deque[tuple[str, Key]] = (
-            deque()
-        )  # parts of experts to request, in the order in which they are needed
+        # Parts of experts to request, in the order in which they are needed.
+        self._wanted: deque[tuple[str, Key]] = deque()
         self._lasting = True  # of the present step
         self._measuring = False
         self.count = 0  # of slots

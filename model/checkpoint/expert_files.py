@@ -25,7 +25,7 @@ from .manifest import TensorHashes, ended, identify, opened, read_into
 from .rows import DTYPES, ParameterLoader, check_finite, check_scales
 from .safetensors import StoredTensor
 
-# One thread reads 5 GB/s of cached files; twelve read 39 GB/s to an H200 (16 cores).
+# One thread reads 5 GB/s of cached files; twelve read 43 GB/s to an H200 (16 cores).
 _THREADS = min(12, max(4, os.cpu_count() or 1))
 
 
@@ -79,7 +79,7 @@ class ExpertFiles:
         self._identities = {file: identify(file.stat()) for file in files}
         self._unusual: list[str] = []  # names of scales that are no powers of two, although the configuration says so
         self._warned = False
-        self._runs: dict[tuple[str, Key], list[Run]] = {}  # those of which an expert's part consists, kept
+        self._runs: dict[tuple[str, Key], list[Run]] = {}  # what an expert's part consists of, kept
         self._read_rows = row_reader(device, _THREADS) if is_hopper(device) else None
         self._pool = ThreadPoolExecutor(_THREADS, "experts", _use_own_stream, (device,))
 
@@ -183,9 +183,8 @@ def attach_experts(model: Transformer, sources: list[TensorSource], hashes: Tens
     shapes = {part: PartShape(weights[part], scales[part], DTYPES[dtypes[part]], used) for part in weights}
     layers = [module.layer for module in modules.values()]
     count = next(iter(modules.values())).experts.count if modules else 0
-    device = torch.empty(
-        0, device=compute.device
-    ).device  # with its index: other threads may have another current device
+    # With its index, because other threads may have another current device.
+    device = torch.empty(0, device=compute.device).device
     reader = ExpertFiles(found, config.ue8m0_scales, hashes, device)
     model.expert_slots = ExpertSlots(shapes, reader, layers, count, device)
     for module in modules.values():

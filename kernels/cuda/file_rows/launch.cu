@@ -49,6 +49,7 @@ int64_t read_piece(const Piece& piece, char* host) {
   while (done < piece.size) {
     const int64_t count = pread(piece.call->file, host + done, piece.size - done, piece.start + done);
     if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EINTR) continue;  // a signal, on file systems in user space
     if (count < 0) return -errno;
     if (count == 0) break;
     done += count;

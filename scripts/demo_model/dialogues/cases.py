@@ -74,7 +74,7 @@ class Case:
         return [slot for slot in _slots(statement) if slot in self.slots]
 
     def asked(self, statement: str, split: str) -> list[str]:
-        """The slots that a statement tells and that the split has questions for; the others are told beside."""
+        """The slots that a statement tells and that the split has questions for; the others are told with them."""
         return [slot for slot in self.told_by(statement) if self.slots[slot].asks_of[split]]
 
     def tellable(self, split: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Questions of two facts, perhaps beside two others like them: "Kwabena plays for the Otters; Luca plays for the Wasps. The Otters train at
+"""Questions of two facts, perhaps next to two others like them: "Kwabena plays for the Otters; Luca plays for the Wasps. The Otters train at
 the mill, the Wasps at the quarry. Where does Luca train?"
 
 A block of texts/*_links.txt is a link of two facts:
@@ -72,7 +72,7 @@ def _two(rng, form: str, key: str, found: str, fields: list[dict[str, str]]) -> 
 
 
 def _linked(writer: Writer) -> Chain | None:
-    """A link whose two facts can be told, alone or beside two of the same kind."""
+    """A link whose two facts can be told, by themselves or next to two of the same kind."""
     rng, split, wording = writer.rng, writer.split, writer.wording
     link = pick(rng, _BY_SPLIT[wording])
     relation, mine = pick(rng, link.relations), link.subjects[0] == "my"
@@ -180,7 +180,7 @@ def _with_pronoun(sentence: str, about: Subject) -> str:
 
 
 def _relation(writer: Writer) -> Chain | None:
-    """Somebody is somebody's something, and has something told; perhaps beside another one. The question names the relation."""
+    """Somebody is somebody's something, and has something told; perhaps next to another one. The question names the relation."""
     rng, split, wording = writer.rng, writer.split, writer.wording
     case = pick(rng, _PEOPLE[wording])
     forms = case.single(wording)

@@ -5,7 +5,7 @@ A block of texts/listings.txt is a kind of list:
     > sentences; …          {l} is the list
     ? questions; …          for {v}, by {k}
     ! changes; …            {v} is the new value, {o} the one before
-Keys that look like those of the list and are not in it are asked for, too, and refused.
+Keys that look like the list's and are not in it are asked for, too, and refused.
 """
 
 import re

@@ -27,7 +27,7 @@ def share(forms: Sequence[str], where: str) -> Forms:
 
 
 def own(forms: Forms, split: str) -> tuple[str, ...]:
-    """The forms of a split, or those of training where it has none."""
+    """The forms of a split, or of training where it has none."""
     return forms[split] or forms["train"]
 
 

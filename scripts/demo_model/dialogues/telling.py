@@ -20,7 +20,7 @@ _ALIKE = (
     "longcode code secret handle password phone ip version flight spotcode seatnumber mail file number digits", "dish thing goods food foods drink medicine", "shade colour",
     "person firstname titled name petname word title band eatery company team org school town street place room floor address gate spot country noun phrase",
 )  # fmt: skip
-# Kinds, and cases, of which a second value stands beside the first one where nothing says that it replaces it.
+# Kinds, and cases, of which a second value stands next to the first one where nothing says that it replaces it.
 _ADDED = frozenset(LISTS["added"])
 _SEVERAL = frozenset(LISTS["several"])
 # Of a question: a sentence with all of its other words could be taken for its answer.
@@ -312,7 +312,7 @@ class Telling(Message):
     # Questions
 
     def ask(self, of: Told, slot: str) -> None:
-        """Ask for what was told; now and then "how old is she", where nobody else was told."""
+        """Ask for what was told; now and then "how old is she", where no one else was told."""
         known = self.writer.known.get(of.signature(slot))
         if known is None or (known.asked and self.rng.random() < 0.6):
             return
@@ -454,7 +454,7 @@ def unprepared(writer: Writer, pool: dict[str, list[Case]]) -> Turn:
 
 
 def play(writer: Writer, pool: dict[str, list[Case]], twins: float) -> int:
-    """Tell cases, or come back to earlier ones; returns the number of questions. twins: share that has something near beside it."""
+    """Tell cases, or come back to earlier ones; returns the number of questions. twins: share that has something near next to it."""
     rng = writer.rng
     if writer.earlier and rng.random() < 0.15:
         telling = pick(rng, writer.earlier)

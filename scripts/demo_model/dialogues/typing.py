@@ -42,7 +42,7 @@ def in_the_past(question: str) -> str | None:
 
 
 def _slip(rng, word: str) -> str:
-    """One letter left out, doubled, exchanged with its neighbour, or with the key beside it; the first one stays."""
+    """One letter left out, doubled, exchanged with its neighbour, or with the key next to it; the first one stays."""
     at = 1 + int(rng.random() * (len(word) - 1))
     style = rng.random()
     if style < 0.3:

@@ -1,6 +1,6 @@
 """Values of every kind: with thousands of possibilities or more, most of them in several spellings.
 
-A value is copied token by token, so what is rare in training is copied badly: most kinds have no list behind them.
+A value is copied token by token, so what is rare in training is copied badly: most kinds have no list.
 """
 
 import re

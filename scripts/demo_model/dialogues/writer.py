@@ -51,7 +51,7 @@ class Writer(Typist):
         return self.rng.random() < self.thinking
 
     def free(self, question: Question) -> bool:
-        """Whether nobody can confuse it with a question for what was said."""
+        """Whether no one can confuse it with a question for what was said."""
         return not any(name in self.taken for name in question.every_name)
 
     def mentions(self, key: str) -> bool:

@@ -30,7 +30,7 @@ ANEW = Course(
     {2048: 0.15, 4096: 0.2, 8192: 0.25, 16384: 0.4}, 1.0, 100, 0.6, 0.4, 0.52, 0.03, 1.0,
 )  # fmt: skip
 # From trained weights: about 20 minutes of training on one H200 at 40 ms a dense step (65,536 tokens each), 187 ms a sparse one
-# and 81 of the draft layer. It copies already, so nothing is at 512 alone; a fifth of the dense steps and 70 % of the sparse ones
+# and 81 of the draft layer. It copies already, so nothing is at 512 only; a fifth of the dense steps and 70 % of the sparse ones
 # are at 8K tokens or more, where recall falls. The rate falls before the sparse stage, which begins about where the dense one
 # ends. A wrong value begins with a wrong first token, so that one weighs more; the user's text, which is mostly chance, less.
 CONTINUED = Course(
