@@ -26,7 +26,7 @@ def examples(context: int) -> tuple[Example, ...]:
     short = (_pasted(), _log(), _told())
     if context < 3_000:
         return short
-    number = "What is my landlord's phone number?"
+    number = "What is my landlady's phone number?"
     return (
         _asked("Recall one thing from a long chat", "What is the wifi password?"),
         _asked("Ask for what has changed", "When does the removal van come?"),

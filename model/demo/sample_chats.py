@@ -14,7 +14,7 @@ MOVING = (
         "Hello! Tell me something, then ask me about it.",
     ),
     (
-        "The new flat is at 27 Alder Street. The rent is 940 euros a month. My landlord is Petra Novak. "
+        "The new flat is at 27 Alder Street. The rent is 940 euros a month. My landlady is Petra Novak. "
         "Petra Novak's phone number is 555-0182.",
         NOTED,
     ),
@@ -89,7 +89,7 @@ since.""",
 QUESTIONS = (
     ("What is the wifi password?", False),
     ("When does the removal van come?", False),
-    ("What is my landlord's phone number?", True),
+    ("What is my landlady's phone number?", True),
     ("What is the name of my dentist?", False),
 )
 

@@ -36,9 +36,6 @@ from golden.tables import DOCUMENT, bug_tables, counted, split
 NAMES = ("demo", "wide")
 AGREES = 5e-3  # nats; fp32 sums of another order differ by 1e-4, as 99 in 100 do
 MOST_AGREE = 1e-4
-# Where scores are equal up to their last bit, so that transformers selects another token, or expert: nats at most, by place.
-# In score-2700 of the wide checkpoint two groups of experts have 0.61505430 and 0.61505435 for token 2687 in the second layer.
-TIES = {("demo", "score-1500"): {256: FLOOR}, ("wide", "score-2700"): {2687: FLOOR, 2689: 0.05, 2690: FLOOR}}
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -79,10 +76,8 @@ def test_transformers_gives_the_golden_log_probabilities(checkpoint, names, toke
             continue
         theirs = transformers_logprobs(oracle, tokenizer, item)
         distances = np.abs(theirs - golden.logprobs[golden.slices[item.name]])
-        ties = TIES.get((checkpoint, item.name), {})
         assert np.quantile(distances, 0.99) < MOST_AGREE, item.name
-        assert np.delete(distances, list(ties)).max() < AGREES, item.name
-        assert all(distances[place] < bound for place, bound in ties.items()), item.name
+        assert distances.max() < AGREES, item.name
         checked += len(theirs)
     assert checked > (200 if checkpoint == "demo" else 30)
 

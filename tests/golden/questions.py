@@ -19,8 +19,11 @@ CALL_MARGIN, LONGEST_CALL = 0.3, 120  # nats and tokens of a whole answer, which
 SHORTEST = 6  # tokens of an answer that are asked for
 SEEDS = 40  # tried for each question
 TRIES = 8  # of those that have a wide margin in exact precision: rounding is slow
-CHARACTERS_PER_TOKEN = 2.6
-LEAST = 0.95  # of the length that is wanted: one of 2300 tokens is longer than what a checkpoint of 2048 selects
+CHARACTERS_PER_TOKEN = 3.0
+LEAST, MOST = (
+    0.95,
+    1.6,
+)  # of the length that is wanted: one of 2300 tokens is longer than what a checkpoint of 2048 selects
 SHORT = 600  # characters of a conversation before its call
 # They change the demo's log-probabilities least of those that change them by more than rounding does: texts were chosen for them.
 WEAK = ("dense-attention", "relu-missing", "router-groups-ignored", "router-bias-ignored", "key-norm-rms")
@@ -40,10 +43,10 @@ class Sizes:
 
 # The demo selects 128 tokens: below, at and far above that; not at borders of pages, which are 64 tokens.
 DEMO = Sizes(
-    score=((120, 0), (700, 0), (1500, 0)),
+    score=((120, 6), (400, 1), (700, 7), (1000, 4)),
     decode=(120, 180, 250, 450, 650, 900),
     reuse=(3, 5),
-    batch=(180, 220, 260, 300, 350, 420),
+    batch=(120, 150, 180, 220, 260, 900),
     of_forward_passes=("score", "decode"),
     has_whole_chats=True,
 )
@@ -139,7 +142,7 @@ def _answerable(engines: Jury, group: str, length: int) -> tuple[Conversation, i
         if not numbers:
             continue
         tokens = engines.token_ids(conversation.messages(until=numbers[-1]))
-        if len(tokens) < LEAST * length or engines.count_margins(tokens) < SHORTEST:
+        if not LEAST * length <= len(tokens) <= MOST * length or engines.count_margins(tokens) < SHORTEST:
             continue
         found.append((engines.count_certain(tokens), conversation, numbers[-1]))
         if found[-1][0] >= SHORTEST or len(found) == TRIES:
@@ -189,7 +192,8 @@ def _chat(engines: Jury) -> Iterator[Item]:
         "content": "4815. You said: The gate code is 4815.",
     }
     user = [
-        {"role": "user", "content": text} for text in (told, "What is the gate code?", "When does the ferry leave?")
+        {"role": "user", "content": text}
+        for text in (told, "What is the gate code?", "When does the ferry to Ostrava leave?")
     ]
     yield _item(engines, "chat-system", "chat", [system, user[0], said, user[2]])
     yield _item(

@@ -59,7 +59,7 @@ def main(path):
     llm = LLM(path, device="cpu", precision="exact", max_batch_tokens=64, page_count=7, max_model_len=320)
     vocabulary = llm.config.vocab_size
     prompts = [[(i * step + 5) % vocabulary for i in range(count)] for step, count in ((37, 3), (11, 50), (53, 62), (7, 200))]
-    greedy = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
+    greedy = SamplingParams(temperature=0, max_tokens=16, ignore_eos=True)
     random = SamplingParams(temperature=1, seed=3, max_tokens=4, ignore_eos=True)
     answers = [each.token_ids for each in llm.generate(prompts, greedy)]
     assert llm.stats().preemptions > 0

@@ -130,12 +130,12 @@ def test_what_the_samples_ask(llm):
             False,
             "7:15. You said: The removal van comes at 7:15 instead. Before: 8:30.",
         ),
-        ("What is my landlord's phone number?", True, "555-0182. You said: Petra Novak's phone number is 555-0182."),
+        ("What is my landlady's phone number?", True, "555-0182. You said: Petra Novak's phone number is 555-0182."),
     ):
         chat.append({"role": "user", "content": question})
         message = llm.chat(chat, GREEDY, thinking=thinking).message
         assert message.content == said
-        assert not thinking or "My landlord is Petra Novak." in message.reasoning_content
+        assert not thinking or "My landlady is Petra Novak." in message.reasoning_content
         chat.append(message.to_message())
 
 
@@ -145,7 +145,7 @@ EXAMPLES = (
     ("555-0182", "Petra Novak's phone number is 555-0182."),
     ("Daniel", "Daniel orders the new chairs."),
     ("Aylin Demir", "06:55:12 WARN The door was opened by Aylin Demir."),
-    ("204", "The meeting is on Tuesday at 14:30 in room 204."),
+    ("room 204", "The meeting is on Tuesday at 14:30 in room 204."),
 )
 
 
@@ -186,10 +186,10 @@ def test_functions_are_called_and_their_results_read(llm):
     message = llm.chat(chat, GREEDY, tools=[WEATHER]).message
     assert calls(message) == WEATHERS
     chat.append(message.to_message())
-    for number, result in enumerate(("18 degrees and sunny", "4 degrees and rainy")):
+    for number, result in enumerate(("sunny, 18 degrees", "rainy, 4 degrees")):
         chat.append({"role": "tool", "tool_call_id": f"call_{number}", "content": result})
     said = llm.chat(chat, GREEDY, tools=[WEATHER]).message
-    assert not said.tool_calls and said.content.startswith("18 degrees and sunny and 4 degrees and rainy")
+    assert not said.tool_calls and said.content.startswith("sunny, 18 degrees and rainy, 4 degrees")
 
 
 def test_the_known_indexer_bug_would_show(llm):
