@@ -13,7 +13,6 @@ from conformance.verdicts import in_short, replayed, room
 from deepseek_v32.inference.conformance import golden as golden_files
 from deepseek_v32.inference.conformance.golden import (
     FIELDS,
-    FLOOR,
     FOLDER,
     TEN_TIMES,
     Golden,
