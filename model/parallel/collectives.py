@@ -84,10 +84,11 @@ class Ranks:
         _all_gather(gathered.view(-1, *x.shape[1:]), x.contiguous())
         return gathered
 
-    def gather_rows(self, parts: Sequence[torch.Tensor], rows: int, count: int) -> list[torch.Tensor]:
-        """Gather every rank's rows of several tensors [r, ...] at once -> [count, ...] each.
+    def gather_rows(self, parts: Sequence[torch.Tensor], rows: int, kept: slice | torch.Tensor) -> list[torch.Tensor]:
+        """Gather every rank's rows of several tensors [r, ...] at once -> [T, ...] each.
 
-        Every rank has `rows` rows but those after `count`. The results are views of one buffer, whose rows are aligned to 16 bytes.
+        Every rank has at most `rows` rows. kept: the T that are rows among the size * rows that are gathered, in their order. The
+        results are views of one buffer, whose rows are aligned to 16 bytes.
         """
         flat = [part.flatten(1).contiguous() for part in parts]
         as_bytes = [aligned_rows(part.view(torch.uint8)) for part in flat]
@@ -95,7 +96,7 @@ class Ranks:
         own = torch.cat([each.view(torch.int64) for each in as_bytes], 1)
         if len(own) < rows:
             own = F.pad(own, (0, 0, 0, rows - len(own)))
-        gathered = self.all_gather(own).flatten(0, 1)[:count].view(torch.uint8)
+        gathered = self.all_gather(own).flatten(0, 1)[kept].view(torch.uint8)
         columns = gathered.split([each.shape[1] for each in as_bytes], 1)
         return [
             each[:, : mine.shape[1] * mine.element_size()].view(mine.dtype).unflatten(1, part.shape[1:])
