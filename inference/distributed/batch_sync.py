@@ -15,8 +15,8 @@ _KEPT = 1024  # requests that the ranks remember between steps; one that returns
 class BatchUpdate(NamedTuple):
     """The parts of one step's batch that the receiver does not know. All arrays are int64."""
 
-    # [9, B]: rows of request ids, admissions, ranks (as in Request), starts, token counts, logit counts, draft counts, draft rows (as
-    # in Batch), and the number of pages already known of this admission.
+    # [9, B]: rows of request ids, admissions and ranks (as in Request), starts, token counts, logit counts, draft counts, draft
+    # rows (as in Batch), and the number of pages already known of this admission.
     entries: np.ndarray
     # The new tokens of all entries, one after the other; zeros where the device holds them (Batch.sampled_rows, drafts). An
     # entry inside a prompt also has the token after its own, if the draft layer goes over the entry.

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from ...kernels.alignment import aligned_rows
+from ...kernels.alignment import ROW_BYTES
 from ...kernels.build import load
 from ...kernels.cuda.all_reduce import CTA_BYTES, Inboxes, all_reduce, all_reduce_norm
 from ...kernels.device import describe, is_hopper
@@ -91,7 +91,11 @@ class Ranks:
         results are views of one buffer, whose rows are aligned to 16 bytes.
         """
         flat = [part.flatten(1).contiguous() for part in parts]
-        as_bytes = [aligned_rows(part.view(torch.uint8)) for part in flat]
+        as_bytes = [part.view(torch.uint8) for part in flat]
+        widths = [each.shape[1] for each in as_bytes]  # which decide, because a single row may have any stride
+        as_bytes = [
+            F.pad(x, (0, -w % ROW_BYTES)) if w % ROW_BYTES else x for x, w in zip(as_bytes, widths, strict=True)
+        ]
         # Copied in long words: a copy of single bytes takes four times as long.
         own = torch.cat([each.view(torch.int64) for each in as_bytes], 1)
         if len(own) < rows:

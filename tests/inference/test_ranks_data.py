@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from deepseek_v32.inference.config import EngineConfig
 from deepseek_v32.inference.distributed.model_source import ModelSource
-from support.forked_ranks import run_ranks
+from support.forked_ranks import run_program, run_ranks
 from support.tiny import tiny_checkpoint
 from tiny_model.checkpoint import TINY, write_checkpoint
 
@@ -43,14 +42,21 @@ CONFIGS = {
         index_topk=32,
     ),
 }
+# Every sum over ranks has one term, so that nothing is rounded.
+CONFIGS["one term"] = replace(
+    CONFIGS["divisible"], num_experts_per_tok=1, n_shared_experts=0, intermediate_size=200, vocab_size=515
+)
 # Prompts in chunks around index_topk, a shared prefix, so few pages that requests are preempted, steps in which ranks have no
 # sequence, the selected positions, and teacher-forced logits.
 WORK = """
 import json, sys
 from deepseek_v32.inference import LLM, SamplingParams
+from deepseek_v32.model import prefill_form
 
-def main(path, **more):
-    llm = LLM(path, device="cpu", precision="exact", max_batch_tokens=96, page_count=6, max_model_len=320, **more)
+def main(path, precision, **more):
+    if precision == "fp8":  # the only form whose bits do not depend on the number of tokens
+        prefill_form.PrefillForm.is_multi_head = lambda *_: False
+    llm = LLM(path, device="cpu", precision=precision, max_batch_tokens=96, page_count=6, max_model_len=320, **more)
     vocabulary, engine = llm.config.vocab_size, llm.engine
     def prompt(step, count):
         return [(i * step + 5) % vocabulary for i in range(count)]
@@ -91,33 +97,38 @@ def counted(graphs, batch, *more):
 
 decode_graph.DecodeGraphs.run = counted
 """
-PROGRAM = WORK + "print(json.dumps(main(sys.argv[1], attention='data')))"
+ONE_PROCESS = WORK + "print(json.dumps(main(*sys.argv[1:])))"
+ON_RANKS = WORK + "print(json.dumps(main(*sys.argv[1:], attention='data')))"
 
 
 @pytest.fixture(scope="module")
 def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("checkpoints")
     for name, config in CONFIGS.items():
-        write_checkpoint(directory / name, config, "fp8" if name == "divisible" else "bf16", seed=1)
+        write_checkpoint(directory / name, config, "bf16" if name == "odd" else "fp8", seed=1)
     return directory
 
 
-@cache
-def one_process(path: Path) -> Any:
-    namespace: dict[str, Any] = {}
-    exec(WORK, namespace)
-    results, counts = json.loads(json.dumps(namespace["main"](path)))
-    return results | {"scores": pytest.approx(results["scores"], rel=1e-4)}, counts
-
-
-@pytest.mark.parametrize("buckets", [False, True], ids=["eager", "buckets"])
-@pytest.mark.parametrize(("case", "size"), [("divisible", 2), ("odd", 4)])
+@pytest.mark.parametrize(
+    ("case", "size", "precision", "buckets"),
+    [
+        ("divisible", 2, "exact", False),
+        ("divisible", 4, "exact", True),
+        ("odd", 4, "exact", False),
+        ("one term", 2, "fp8", True),
+    ],
+)
 @pytest.mark.heavy
-def test_ranks_answer_as_one_process_and_hold_more(checkpoints: Path, case: str, size: int, buckets: bool) -> None:
-    program = BUCKETS + PROGRAM + "; assert in_buckets > 10, in_buckets" if buckets else PROGRAM
-    ended = run_ranks(size, program, checkpoints / case)
+def test_ranks_answer_as_one_process_and_hold_more(
+    checkpoints: Path, case: str, size: int, precision: str, buckets: bool
+) -> None:
+    one = run_program(ONE_PROCESS, checkpoints / case, precision)
+    assert one.code == 0, one.err
+    expected, of_one = json.loads(one.out)
+    expected["scores"] = pytest.approx(expected["scores"], rel=1e-4)
+    program = BUCKETS + ON_RANKS + "; assert in_buckets > 10, in_buckets" if buckets else ON_RANKS
+    ended = run_ranks(size, program, checkpoints / case, precision)
     assert [each.code for each in ended] == [0] * size, "".join(each.err for each in ended)
-    expected, of_one = one_process(checkpoints / case)
     found, counts = json.loads(ended[0].out)
     assert found == expected and len(found["scores"]) > 9
     assert of_one["used"] <= 6 and counts["used"] > 6 * (size - 1) and counts["running"] > of_one["running"]

@@ -138,8 +138,8 @@ class Runner:
         if plans is None:
             plans = self.plan(batch)
         step: Step
-        recorded_alone = recorder is not None and self._data_ranks > 1  # a graph's record has only this rank's rows
-        if self.graphs is not None and self._in_graph(batch) and not recorded_alone:
+        in_part = recorder is not None and self._data_ranks > 1  # a graph's record would have only this rank's rows
+        if self.graphs is not None and self._in_graph(batch) and not in_part:
             step = GraphStep(self, batch, self.graphs.run(batch, recorder, plans), recorder, share)
         else:
             step = self._eager.run(self, batch, recorder, plans, share)

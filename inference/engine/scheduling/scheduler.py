@@ -223,7 +223,8 @@ class Scheduler:
             pool = self.pools[rank]
             pages, prefix_id, drafted = pool.match(request.tokens, self._most_reusable(request))
             missing = pool.pages_for(len(request.tokens)) - len(pages)
-            if missing + kept_pages <= pool.available:
+            kept_here = all(each.available < kept_pages for each in self.pools if each is not pool)
+            if missing + kept_pages * kept_here <= pool.available:
                 break
             pool.release(pages)
         else:
