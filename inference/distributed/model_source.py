@@ -65,7 +65,7 @@ class ModelSource:
         options["offload"] = chosen.offload is not None
         if chosen.attention == "data":
             if ranks == 1:
-                expected = "None on one rank: it divides sequences among ranks, see tensor_parallel_size"
+                expected = "None on one rank: it divides sequences among several (--tensor-parallel-size)"
                 raise ArgumentError("attention", "'data'", expected)
             if directory is not None and not is_plain(directory):
                 expected = "None for a checkpoint converted for ranks: each file has only a part of the heads"

@@ -56,7 +56,8 @@ from deepseek_v32.model import prefill_form
 def main(path, precision, **more):
     if precision == "fp8":  # the only form whose bits do not depend on the number of tokens
         prefill_form.PrefillForm.is_multi_head = lambda *_: False
-    llm = LLM(path, device="cpu", precision=precision, max_batch_tokens=96, page_count=6, max_model_len=320, **more)
+    more |= {"max_batch_tokens": 96, "max_sequences": 7}
+    llm = LLM(path, device="cpu", precision=precision, page_count=6, max_model_len=320, **more)
     vocabulary, engine = llm.config.vocab_size, llm.engine
     def prompt(step, count):
         return [(i * step + 5) % vocabulary for i in range(count)]
@@ -84,18 +85,25 @@ def main(path, precision, **more):
         "best": llm.logits(prompts[3], chunk=50).argmax(1).tolist(),
     }, {"used": used, "running": running, "preemptions": stats.preemptions, "cached": stats.cached_tokens}
 """
-# Decode steps in buckets, as on GPUs, of which later ones are launched before the host knows their tokens.
+# Decode steps in buckets, as on GPUs, of which later ones are launched before the host knows their tokens. Few rows, so that some
+# steps with many sequences on one rank fit none.
 BUCKETS = """
 from deepseek_v32.inference.engine.running import decode_graph, runner
 
-runner.can_capture, run, in_buckets = lambda model: True, decode_graph.DecodeGraphs.run, 0
+runner.can_capture, decode_graph.batch_buckets = lambda model: True, lambda most: [1, 2]
+run, fits, in_buckets, unfit = decode_graph.DecodeGraphs.run, decode_graph.DecodeGraphs.fits, 0, 0
 
 def counted(graphs, batch, *more):
     global in_buckets
     in_buckets += bool(batch.sampled_rows)
     return run(graphs, batch, *more)
 
-decode_graph.DecodeGraphs.run = counted
+def asked(graphs, batch):
+    global unfit
+    unfit += not fits(graphs, batch)
+    return fits(graphs, batch)
+
+decode_graph.DecodeGraphs.run, decode_graph.DecodeGraphs.fits = counted, asked
 """
 ONE_PROCESS = WORK + "print(json.dumps(main(*sys.argv[1:])))"
 ON_RANKS = WORK + "print(json.dumps(main(*sys.argv[1:], attention='data')))"
@@ -126,7 +134,7 @@ def test_ranks_answer_as_one_process_and_hold_more(
     assert one.code == 0, one.err
     expected, of_one = json.loads(one.out)
     expected["scores"] = pytest.approx(expected["scores"], rel=1e-4)
-    program = BUCKETS + ON_RANKS + "; assert in_buckets > 10, in_buckets" if buckets else ON_RANKS
+    program = BUCKETS + ON_RANKS + f"; assert in_buckets > 10 and (unfit or {size} > 2)" if buckets else ON_RANKS
     ended = run_ranks(size, program, checkpoints / case, precision)
     assert [each.code for each in ended] == [0] * size, "".join(each.err for each in ended)
     found, counts = json.loads(ended[0].out)
