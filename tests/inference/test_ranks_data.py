@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from deepseek_v32.inference.config import EngineConfig
+from deepseek_v32.inference.config import EngineConfig, Limits
 from deepseek_v32.inference.distributed.model_source import ModelSource
+from deepseek_v32.inference.engine.request_maker import RequestMaker
+from deepseek_v32.model.selection_policy import SelectionPolicy
 from support.forked_ranks import run_program, run_ranks
 from support.tiny import tiny_checkpoint
 from tiny_model.checkpoint import TINY, write_checkpoint
@@ -156,6 +158,14 @@ def test_what_does_not_go_with_it_is_refused(chosen: dict[str, Any], expected: s
     with pytest.raises(ValueError, match=f"attention is 'data'; expected {expected}"):
         EngineConfig(attention="data", **chosen)
     assert EngineConfig(attention="data", speculative_tokens=0).speculative_tokens == 0
+
+
+def test_experiments_with_the_selection_are_refused() -> None:
+    """Each rank would know only how much of its own sequences' attention mass was selected."""
+    requests = RequestMaker(TINY, Limits(64, 64, 4, 4, True, data_ranks=2))
+    with pytest.raises(ValueError, match="policy is given; expected None where attention='data'"):
+        requests.from_tokens([1, 2], policy=SelectionPolicy(selector="window"))
+    assert requests.from_tokens([1, 2]).policy is None
 
 
 def test_it_needs_several_ranks_and_the_weights_of_all_heads(tmp_path: Path) -> None:

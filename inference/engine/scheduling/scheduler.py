@@ -28,9 +28,9 @@ class Scheduler:
     A request that passes older ones leaves the oldest waiting one the pages and the place that it needs, and is preempted if it
     has outgrown that when the older one's patience ends. No request is preempted for a younger one.
 
-    With several pools, one for each rank that holds sequences of its own, a request stays on a rank from its admission on: on the
-    one with the longest prefix in its caches, unless that one runs more sequences than others. A step's budget of prompt tokens is
-    divided evenly among the ranks, which wait for each other.
+    With several pools, one for each rank that holds sequences of its own, a request stays on one rank from its admission on: the
+    rank with the longest prefix in its caches, unless that rank runs more sequences than others. A step's budget of prompt tokens
+    is divided evenly among the ranks, which wait for each other.
 
     Queues and requests change only after everything that can fail, so that `recover` finds in them which pages each request holds.
     """
