@@ -31,7 +31,7 @@ class Slot(NamedTuple):
 
 
 class Read(Protocol):
-    """What a slot needs of a `concurrent.futures.Future[None]`."""
+    """The methods of a `concurrent.futures.Future[None]` that slots use."""
 
     def done(self) -> bool: ...
     def cancel(self) -> bool: ...
@@ -113,7 +113,7 @@ class _Slots:
             if not read.cancel():
                 read.exception()
         self._reads[slot] = self._reader.read(self._part, key, self._slots[slot], self._last_use[slot])
-        self.held[key] = self._free.pop()  # from here on, also if Ctrl-C came before
+        self.held[key] = self._free.pop()  # not earlier: after an exception the slot is free
         self.held.move_to_end(key, last=lasting)
         if lasting:
             self._lasting.add(key)

@@ -9,7 +9,7 @@ import struct
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property, partial
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -47,22 +47,16 @@ class Run:
 
     def __init__(self, rows: Rows) -> None:
         self.rows = [rows]
-        self.is_checked = False  # they have been read before
-
-    @cached_property
-    def places(self) -> torch.Tensor:
-        """The argument of `row_reader`'s function."""
-        return torch.tensor(
-            [[rows.is_scale, rows.place * rows.tensor.row_bytes, rows.tensor.size] for rows in self.rows],
-            dtype=torch.int64,
-        )
+        # The first arguments of `row_reader`'s function, when the bytes have been read and checked.
+        self.request: tuple[bytes, bytes, int, torch.Tensor] | None = None
 
 
 class NativeRead:
     """A `Read` by threads that run no Python. If it fails, the same is read in Python, which says why."""
 
     def __init__(self, wait: Wait, in_python: "Callable[[], Future[None]]") -> None:
-        self._wait, self._in_python = wait, in_python
+        self._wait = wait  # goes first: the read ends before the slot and the event go, which `in_python` holds
+        self._in_python = in_python
 
     def done(self) -> bool:
         return self._wait(0) is not None
@@ -115,13 +109,11 @@ class ExpertFiles:
 
     def _begin(self, run: Run, slot: Slot, after: "torch.cuda.Event | None") -> Read:
         fill = partial(self._fill, run, slot, after)
-        if self._read_rows is None or not run.is_checked:
+        if self._read_rows is None or run.request is None:
             return self._pool.submit(fill)
-        first = run.rows[0].tensor
-        path, identity = os.fsencode(first.file), struct.pack("qqQ", *self._identities[first.file])
-        weight, scale = slot.weight.data_ptr(), 0 if slot.scale is None else slot.scale.data_ptr()
+        scale = 0 if slot.scale is None else slot.scale.data_ptr()
         event = 0 if after is None else after.cuda_event
-        wait = self._read_rows(path, identity, first.offset, run.places, weight, scale, event)
+        wait = self._read_rows(*run.request, slot.weight.data_ptr(), scale, event)
         return NativeRead(wait, partial(self._pool.submit, fill))
 
     @torch.no_grad()
@@ -136,7 +128,7 @@ class ExpertFiles:
             part = torch.empty(target.shape, dtype=target.dtype, pin_memory=True) if target.is_cuda else target
             data = part.view(torch.uint8).numpy().reshape(-1)
             read_into(tensor.file, tensor.offset, data.data, self._identities[tensor.file])
-            if not run.is_checked:
+            if run.request is None:
                 if self._hashes is not None:
                     self._hashes.check(tensor, tensor.offset, data.data)
                 check_finite(tensor, data)
@@ -144,7 +136,11 @@ class ExpertFiles:
                     check_scales(tensor, part, self._ue8m0, self._unusual)
             if part is not target:
                 target.copy_(part)
-        run.is_checked = True
+        if run.request is None:
+            first = run.rows[0].tensor
+            identity = struct.pack("qqQ", *self._identities[first.file])
+            places = [[rows.is_scale, rows.place * rows.tensor.row_bytes, rows.tensor.size] for rows in run.rows]
+            run.request = os.fsencode(first.file), identity, first.offset, torch.tensor(places, dtype=torch.int64)
 
 
 def _use_own_stream(device: torch.device) -> None:

@@ -99,7 +99,7 @@ class Reader {
 
   // places int64 [n, 3] on the host: for one range of the file after the other its target, the first byte there, and its bytes.
   void begin(Read& read, int64_t start, TensorView places, char* const (&targets)[2]) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::unique_lock<std::mutex> lock(mutex_);
     const int64_t* place = data<int64_t>(places);
     for (int64_t row = 0; row < places.size(0); row++, place += 3) {
       for (int64_t first = 0; first < place[2]; first += kPiece, read.left++) {
@@ -108,6 +108,7 @@ class Reader {
         start += size;
       }
     }
+    lock.unlock();
     work_.notify_all();
   }
 
@@ -133,7 +134,9 @@ class Reader {
   void serve(char* memory) {
     cudaSetDevice(device_);
     cudaStream_t stream = nullptr;
+    cudaEvent_t copied = nullptr;
     cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    cudaEventCreateWithFlags(&copied, cudaEventDisableTiming | cudaEventBlockingSync);
     Read* previous = nullptr;
     bool good = false;  // its piece is being copied
     for (int half = 0;; half = 1 - half) {
@@ -149,7 +152,8 @@ class Reader {
       char* const host = memory + half * kPiece;
       const bool is_read = piece.read != nullptr && read_piece(piece, host);
       if (previous != nullptr) {
-        good = good && cudaStreamSynchronize(stream) == cudaSuccess;
+        // The last copies of all are waited for without sleeping.
+        good = good && (piece.read == nullptr ? cudaStreamSynchronize(stream) : cudaEventSynchronize(copied)) == cudaSuccess;
         lock.lock();
         previous->failed = previous->failed || !good;
         previous->end(1);
@@ -157,8 +161,10 @@ class Reader {
       }
       previous = piece.read;
       good = is_read && (previous->after == nullptr || cudaStreamWaitEvent(stream, previous->after, 0) == cudaSuccess) &&
-             cudaMemcpyAsync(piece.target, host, piece.size, cudaMemcpyHostToDevice, stream) == cudaSuccess;
+             cudaMemcpyAsync(piece.target, host, piece.size, cudaMemcpyHostToDevice, stream) == cudaSuccess &&
+             cudaEventRecord(copied, stream) == cudaSuccess;
     }
+    cudaEventDestroy(copied);
     cudaStreamDestroy(stream);
   }
 
