@@ -11,7 +11,7 @@ RowReader = Callable[[bytes, bytes, int, torch.Tensor, int, int, int], Wait]
 
 
 def row_reader(device: torch.device, threads: int) -> RowReader:
-    """Start threads for a device, which end with the last reference to the function that is returned and to what it returned.
+    """Start threads for a device, which end with the last reference to the function that is returned and to all that it returned.
 
     function(path, identity, start, places, weight, scale, after) begins to read a file from byte `start` on, after the bytes of
     earlier calls, and to copy the bytes to their places on the GPU. identity: the file's size, mtime in ns and inode, 8 bytes each.

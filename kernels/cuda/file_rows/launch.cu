@@ -29,7 +29,7 @@ using tvm::ffi::Function;
 
 constexpr int64_t kPiece = 2 << 20;  // bytes: 0.6 ms of a thread that reads, and a copy of 38 us
 
-// The reader's mutex guards what changes, apart from a file that is opened.
+// The reader's mutex guards what changes, except `file` while it is opened.
 struct Read {
   std::string path, identity;
   cudaEvent_t after;  // the copies wait for it; or null
@@ -86,7 +86,7 @@ class Reader {
     for (int64_t thread = 0; thread < threads; thread++) threads_.emplace_back([=] { serve(memory_ + thread * 2 * kPiece); });
   }
 
-  // All reads have ended.
+  // Comes after the end of all reads.
   ~Reader() {
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -152,7 +152,7 @@ class Reader {
       char* const host = memory + half * kPiece;
       const bool is_read = piece.read != nullptr && read_piece(piece, host);
       if (previous != nullptr) {
-        // The last copies of all are waited for without sleeping.
+        // Without anything to read, it waits without sleeping: a step needs these bytes.
         good = good && (piece.read == nullptr ? cudaStreamSynchronize(stream) : cudaEventSynchronize(copied)) == cudaSuccess;
         lock.lock();
         previous->failed = previous->failed || !good;
@@ -177,8 +177,8 @@ class Reader {
   std::vector<std::thread> threads_;
 };
 
-// Starts threads for the current device, which end with the last reference to `begin`, which is returned, or to what it returned.
-// begin(...) returns `Reader::wait` of the read, which ends it when its last reference goes.
+// Starts threads for the current device. Returns a function that begins a read and returns `Reader::wait` of it. The last reference
+// to this ends the read; the last one to all of them ends the threads.
 Function reader(int64_t threads) {
   auto made = std::make_shared<Reader>(threads);
   return Function::FromTyped(
