@@ -21,7 +21,7 @@ CHOSEN = (  # of each kind of test that was seen to depend on the processor
     "tests/conformance/test_bugs.py::test_a_bug_changes_the_log_probabilities[hadamard-on-one-side, fp8]",
     "tests/conformance/test_golden.py::test_transformers_gives_the_golden_log_probabilities[demo, some]",
     "tests/conformance/test_probe_servers.py::test_this_engine_is_right",
-    "tests/conformance/test_probe_servers.py::test_a_bug_is_named[index-rope-interleaved-names0]",
+    "tests/conformance/test_probe_servers.py::test_a_bug_is_named[index-rope-interleaved]",
     "tests/inference/test_determinism.py::test_chunks_and_steps_of_one_token[bf16]",
     "tests/inference/test_determinism.py::test_each_mistake_is_caught_under_load[library sigmoid]",
 )

@@ -38,19 +38,18 @@ from deepseek_v32.model.config import Precision
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the folder of these packages
 
 from demo_model.evaluation.chatting import CHAT_CELLS, ChatCell, questions
-from demo_model.evaluation.samples import families_of
 
 DRAFTS = [*map(str, range(MAX_DRAFT_TOKENS + 1)), "auto"]
 THOUGHTS = (("thinking", 1.0), ("functions", 0.0))
 CELLS = CHAT_CELLS | {"1K two hops": ChatCell(2_700, ("two hops",), THOUGHTS)}
 
 
-def prompts(llm: LLM, folder: Path, count: int, cells: list[str]) -> list[list[int]]:
+def prompts(llm: LLM, count: int, cells: list[str]) -> list[list[int]]:
     """The last questions of this many test conversations of each cell."""
     found = []
     for name in cells:
         for seed in _numbers():
-            asked = questions(llm, CELLS[name], CELLS[name].conversation(f"drafts {seed}", families_of(folder)))
+            asked = questions(llm, CELLS[name], CELLS[name].conversation(f"drafts {seed}"))
             found += [each.prompt for each in asked[-1:]]
             if len(found) % count == 0 and asked:
                 break
@@ -85,7 +84,7 @@ def acceptance(arguments: argparse.Namespace, precision: Precision) -> dict[str,
     greedy = SamplingParams(temperature=0, max_tokens=arguments.tokens)
     # One engine for all numbers, so that prompts stay in its caches.
     llm = open_engine(arguments, precision, 16, speculative_tokens=MAX_DRAFT_TOKENS)
-    asked = prompts(llm, arguments.model, arguments.conversations or 6, arguments.cells)
+    asked = prompts(llm, arguments.conversations or 6, arguments.cells)
     sizes = {"max_model_len": 8192, "max_sequences": 16, "page_count": arguments.pages}
     plain = answered(
         LLM.from_model(llm.model, llm.config, precision=precision, device=str(llm.device), **sizes), asked, greedy
@@ -171,7 +170,7 @@ def speed(arguments: argparse.Namespace, precision: Precision, batch: int) -> di
         policies: dict[str, DraftPolicy | None] = {"0": None, "auto": speculation.policy}
         policies |= {str(count): DraftPolicy(count) for count in range(1, MAX_DRAFT_TOKENS + 1)}
         count = arguments.conversations or max(2, -(-batch // len(arguments.cells)))
-        asked = prompts(llm, arguments.model, count, arguments.cells)
+        asked = prompts(llm, count, arguments.cells)
         if len(asked) < batch:
             raise SystemExit(f"--conversations is {count}; expected enough for {batch} answers at a time")
         if arguments.right is not None:

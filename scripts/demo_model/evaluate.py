@@ -28,11 +28,10 @@ from deepseek_v32.inference.llm import DEMO
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the folder of demo_model
 
-from demo_model.dialogues import FAMILIES
 from demo_model.evaluation.cells import CELLS, Variant, answers_of, open_engine
 from demo_model.evaluation.chatting import CHAT_CELLS, run_chat
 from demo_model.evaluation.plot import plot
-from demo_model.evaluation.samples import Cell, conversations, families_of, plain_families
+from demo_model.evaluation.samples import Cell, conversations
 
 
 def parse() -> argparse.Namespace:
@@ -46,12 +45,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, help="tokens per cell, which means fewer long conversations")
     names = [*CELLS, *CHAT_CELLS]
     parser.add_argument("--cells", nargs="+", default=names, choices=names, metavar="CELL", help=", ".join(names))
-    parser.add_argument(
-        "--families",
-        nargs="+",
-        choices=FAMILIES,
-        help="of conversations; those of the checkpoint's evaluation.json, or all",
-    )
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop a cell after this time")
     parser.add_argument("--seed", default="measure", help="another seed gives other conversations of the test split")
     parser.add_argument(
@@ -109,7 +102,6 @@ def write_report(args: argparse.Namespace, engine: LLM, name: str, results: dict
         "model": str(args.model or "shipped"),
         "backend": args.backend,
         "seed": args.seed,
-        "families": args.families,
         "cells": results,
     }
     (args.out / "evaluation.json").write_text(json.dumps(report, indent=1) + "\n")
@@ -121,16 +113,13 @@ def main() -> None:
     if not (folder / "tokenizer.json").is_file():
         raise ValueError(f"--model is {str(folder)!r}; expected a checkpoint with tokenizer.json")
     args.out.mkdir(parents=True, exist_ok=True)
-    args.families = tuple(args.families or families_of(folder))
-    if not plain_families(args.families):
-        args.cells = [name for name in args.cells if name not in CELLS or not CELLS[name].plain]
     own = {} if args.precision is None else {"precision": args.precision}
     variants = {name: replace(CELLS[name], **own) for name in args.cells if name in CELLS}
-    sets = {(v.length, v.wording, v.plain) for v in variants.values()}
+    sets = {(v.length, v.wording, v.families) for v in variants.values()}
     cells = {
         key: Cell(
             key[0], args.tokens // key[0] if args.tokens else args.conversations, "test", key[1], seed=args.seed,
-            families=plain_families(args.families) if key[2] else args.families,
+            families=key[2],
         )
         for key in sorted(sets)
     }  # fmt: skip
@@ -143,7 +132,7 @@ def main() -> None:
     for name, variant in sorted(variants.items(), key=lambda item: (item[1].engine, item[0])):
         if engine is None or variant.engine != built:
             engine, built = open_engine(folder, variant, args.device, args.backend), variant.engine
-        batches = generated[cells[variant.length, variant.wording, variant.plain]]
+        batches = generated[cells[variant.length, variant.wording, variant.families]]
         results[name] = vars(variant) | run_cell(engine, variant, batches, args.seconds)
         write_report(args, engine, name, results)
     plain = replace(CELLS["4K"], **own)
@@ -151,7 +140,7 @@ def main() -> None:
         if engine is None or plain.engine != built:
             engine, built = open_engine(folder, plain, args.device, args.backend), plain.engine
         began = time.time()
-        results[name] = run_chat(engine, CHAT_CELLS[name], args.conversations, args.seed, args.families)
+        results[name] = run_chat(engine, CHAT_CELLS[name], args.conversations, args.seed)
         results[name] |= {"precision": plain.precision, "seconds": round(time.time() - began, 1)}
         write_report(args, engine, name, results)
     try:

@@ -2,11 +2,11 @@
 
     python scripts/demo_model/evaluate_plain.py                      # the shipped demo
     python scripts/demo_model/evaluate_plain.py --model build/demo/checkpoint --show
-    python scripts/demo_model/evaluate_plain.py --items …/evaluation/more_plain_questions.jsonl   # 120 others, by another author
-    python scripts/demo_model/evaluate_plain.py --items …/evaluation/third_plain_questions.jsonl   # 150 by a third author
+    python scripts/demo_model/evaluate_plain.py --items …/evaluation/fourth_plain_questions.jsonl   # 120 by a fourth author
 
-evaluation/plain_questions.jsonl was written before the model was trained, the other two after its fourth run, each by somebody
-who had seen neither its generator nor its sentence frames. One item a line: `turns` of the user, of which the last asks;
+evaluation/plain_questions.jsonl was written before the model was trained, `more_` (120) and `third_` (150) after its fourth run,
+`fourth_` after its fifth, each by somebody who had seen neither its generator nor its sentence frames. The first three were read
+to find what fails; the fourth was not. One item a line: `turns` of the user, of which the last asks;
 `accept`, values of which the answer's first sentence must hold one; `wrong`, strings that must not stand there. Where nothing
 was told, and for manners, `accept` is empty: the answer must say that it does not know, or what it can do.
 """

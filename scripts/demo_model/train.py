@@ -5,7 +5,7 @@
     python scripts/demo_model/train.py --out build/demo --resume            # go on from the last saved step, with the same plan
     torchrun --standalone --nproc-per-node 2 scripts/demo_model/train.py …  # on two GPUs, twice the tokens a step
 
-With `--seconds` a command stops after that time and saves its state for `--resume`; the last one exports and measures. With
+With `--seconds` a command stops after that time and saves its state for `--resume`; the last one exports. With
 `--minutes` all stages end within that time on a machine of any speed: dense steps are left out first, and steps of the later
 stages where those would take more than half of the time. Every two minutes the weights are exported to OUT/latest.
 
@@ -18,8 +18,6 @@ import json
 import math
 import sys
 import time
-from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
@@ -29,46 +27,23 @@ from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the folder of demo_model
 
-from demo_model.dialogues import FAMILIES
-from demo_model.evaluation.samples import Cell, conversations, plain_families
 from demo_model.training import data
 from demo_model.training.arguments import parse
 from demo_model.training.check import check
 from demo_model.training.export import export
-from demo_model.training.measure import measure
 from demo_model.training.pace import Pace
 from demo_model.training.plot import plot
 from demo_model.training.schedule import Step
-from demo_model.training.shape import Mode
 from demo_model.training.trainer import Trainer
-
-PLAIN = plain_families(FAMILIES)
 
 
 class Run(Trainer):
-    """A training from its first or its next step: progress on the validation split, export, measurements on the test split."""
+    """A training from its first or its next step, and its export."""
 
     def train(self) -> None:
         rows = [(s.length, self.args.tokens // s.length) for s in self.plan]
         ranks, workers = self.ranks, self.args.workers
         batches = data.Batches(self.tokenizer_path, self.args.seed, rows, workers, self.step, ranks.number)
-        cells = [
-            Cell(1024, 64),
-            Cell(4096, 32),
-            Cell(16384, 12),
-            Cell(1024, 64, wording="validation"),
-            Cell(1024, 64, families=PLAIN),
-        ]
-        quick = (
-            conversations(self.tokenizer_path, cells, min(8, workers), self.args.tokens)
-            if self.args.measure and ranks.first
-            else {}
-        )
-        # The test conversations are generated meanwhile, but not measured before training ends.
-        if self.args.measure and ranks.first:
-            self.test = ThreadPoolExecutor(1).submit(
-                conversations, self.tokenizer_path, self.test_cells(), max(1, workers // 5), self.args.tokens
-            )
         shown = {"mininterval": 10, "miniters": 1, "ascii": True, "ncols": 110, "disable": not ranks.first}
         bar = tqdm(total=len(self.plan), initial=self.step, **shown)
         began = marked = time.time()
@@ -76,7 +51,6 @@ class Run(Trainer):
         before = self.history[-1]["seconds"] if self.history else 0.0
         pace = Pace(self.plan, batches.left_out, self.step, self.args.minutes and self.args.minutes * 60)
         window: list[tuple[Step, tuple]] = []
-        seen: Counter[str] = Counter()  # windows of this command, by stage
         for number, ids, classes in batches:
             step = self.plan[number]
             if window and step.stage != window[-1][0].stage:
@@ -102,11 +76,8 @@ class Run(Trainer):
                     )
                 now = time.time()
                 elapsed, taken = ranks.of_first(now - began, now - marked)
-                # The first steps of a stage compile its kernels.
-                if seen[step.stage]:
-                    pace.record([s for s, _ in window], taken)
+                pace.record([s for s, _ in window], taken)
                 pace.update(self.step, elapsed)
-                seen[step.stage] += 1
                 marked = now
                 self.history.append({"step": self.step, "stage": step.stage, "length": step.length, "loss": loss,
                                      "divergence": divergence, "busiest": load, "seconds": before + elapsed,
@@ -116,8 +87,6 @@ class Run(Trainer):
                     refresh=False,
                 )
                 window = []
-            if quick and self.step % 2500 == 0:
-                self.progress(quick, step)
             if not window and elapsed - saved > 120:
                 ranks.copy_first(self.weights_of_all())  # rounding must not part the ranks
                 self.save()
@@ -133,22 +102,6 @@ class Run(Trainer):
         batches.close()
         self.save()
 
-    def progress(self, quick: dict, step: Step) -> None:
-        """Accuracy on the validation split. The test split is not used before training ends."""
-        found = []
-        for cell, batches in quick.items():
-            if cell.length <= 4 * step.length:
-                mode = Mode("sparse" if step.stage == "sparse" else "dense")
-                result = measure(self.model, batches, mode, self.tables, self.dtype)
-                shown = [
-                    result.get(kind)
-                    for kind in ("stated", "stated whole", "updated", "unanswerable", "two hops thinking", "call")
-                ]
-                name = f"{cell.length} {cell.wording}{' plain' if cell.families == PLAIN else ''}"
-                found.append(f"{name}: {shown}")
-                self.history[-1].setdefault("validation", {})[name] = result
-        tqdm.write(f"step {self.step} stated/whole/updated/unanswerable/two hops/calls  " + "  ".join(found))
-
     def export(self, name: str) -> None:
         """Write the weights as they are, in FP8, and the curves so far. A run that is lost leaves its latest ones."""
         if not self.ranks.first:
@@ -157,8 +110,8 @@ class Run(Trainer):
         report = {"step": self.step, "plan": len(self.plan), "history": self.history}
         (self.args.out / name / "training.json").write_text(json.dumps(report))
 
-    def finish(self) -> dict:
-        """Export, then measure on the test split with simulated FP8. evaluate.py measures the engine itself."""
+    def finish(self) -> None:
+        """Export, and plot the curves. evaluate.py measures the checkpoint."""
         self.export("checkpoint")
         torch.save({k: v.to(torch.bfloat16) for k, v in self.model.state_dict().items()}, self.args.out / "weights.pt")
         report = {
@@ -171,34 +124,6 @@ class Run(Trainer):
             plot(self.history, self.args.out / "curves.png")
         except ModuleNotFoundError as error:
             print(f"no plot: {error}; pip install matplotlib", flush=True)
-        if self.args.measure:
-            report["measurements"] = self.measurements()
-            (self.args.out / "training.json").write_text(json.dumps(report))
-        return report
-
-    def test_cells(self) -> list[Cell]:
-        count = max(1, int(500 * self.args.measure))
-        lengths = (1024, 4096, 8192, 16384)
-        return (
-            [Cell(length, count, "test") for length in lengths]
-            + [Cell(length, count, "test", "test") for length in lengths[:2]]
-            + [Cell(length, count, "test", families=PLAIN) for length in lengths[:2]]
-        )
-
-    def measurements(self) -> list[dict]:
-        cells, batches = self.test_cells(), self.test.result()
-        rows = []
-        for cell in cells:
-            modes = {"dsa": Mode("sparse"), "dsa fp8": Mode("sparse", fp8=True), "dense": Mode("dense")}
-            if cell.wording == "train" and cell.length == 4096 and cell.families != PLAIN:
-                modes |= {"window": Mode("window"), "interleaved": Mode("sparse", interleaved_indexer=True)}
-            for name, mode in modes.items():
-                result = measure(self.model, batches[cell], mode, self.tables, self.dtype)
-                rows.append(
-                    {"length": cell.length, "wording": cell.wording, "families": cell.families, "mode": name, **result}
-                )
-                print(json.dumps(rows[-1]), flush=True)
-        return rows
 
 
 def main() -> None:

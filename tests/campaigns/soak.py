@@ -33,8 +33,8 @@ def questions(llm: LLM, seed: int, count: int) -> list[list[int]]:
     while len(prompts) < count:
         number += 1
         length = LENGTHS[len(prompts) % len(LENGTHS)]
-        options: dict[str, Any] = {"density": 0.7, "thinking": 0.0, "functions": 0.0}
-        talk = write(f"soak {seed} {number}", length=length, split="test", wording="train", **options)
+        seeded = f"soak {seed} {number}"
+        talk = write(seeded, length=length, split="test", wording="train", thinking=0.0, functions=0.0)
         asked = [n for n, turn in enumerate(talk.turns) if turn.kind in ("stated", "updated")][-3:]
         prompts += [llm.chat_token_ids(talk.messages(until=n)) for n in asked]
     return prompts[:count]

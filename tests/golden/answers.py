@@ -20,7 +20,8 @@ from .right_engines import FP8_INDEXER, VARIANTS, transformers_logprobs
 from .servers import observe
 
 OTHERS = 3  # alternatives to each token of an answer
-BROKEN = "\ufffd"  # the text of every token that is part of a character: no one can tell which one is meant
+# The text of every token that is part of a character: no one can tell which one is meant. Completions give its number instead.
+BROKEN, NUMBERED = "\ufffd", "token_id:"
 CHAT = "chat-"  # how the names of those bugs begin that change nothing but the chat format and its parsers
 TRANSFORMERS = "bf16, transformers"
 # The most precise first. Engines that run a model in bf16 have an indexer in FP8 all the same.
@@ -38,7 +39,7 @@ def answered(item: Item, seen: Observation) -> Item:
     for token, top in zip(reply.tokens, reply.top, strict=True):
         likeliest = sorted(top, key=lambda other: -top[other])
         beside = [other for other in likeliest if other != token][:OTHERS]
-        others.append(tuple(other for other in beside if BROKEN not in other))
+        others.append(tuple(other for other in beside if BROKEN not in other and not other.startswith(NUMBERED)))
     return replace(item, answer=reply.tokens, others=tuple(others), fields=fields)
 
 

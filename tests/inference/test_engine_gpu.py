@@ -32,8 +32,7 @@ def questions(llm: LLM, count: int) -> tuple[list[list[int]], list[str]]:
     answers: list[str] = []
     for seed in itertools.count():
         length = LENGTHS[len(prompts) % len(LENGTHS)]
-        options = {"density": 0.7, "unanswerable": 0.0, "thinking": 0.0, "functions": 0.0}
-        talk = write(f"gpu {seed}", length=length, split="test", wording="train", **options)
+        talk = write(f"gpu {seed}", length=length, split="test", wording="train", thinking=0.0, functions=0.0)
         number = max((n for n, turn in enumerate(talk.turns) if turn.kind == "stated"), default=None)
         if number is None:  # a short conversation may have no question
             continue

@@ -36,8 +36,8 @@ def main(precision, lengths=(400, 3000, 12_000, 45_000), copies=1, **limits):
     prompts, answers, seed = [], [], 0
     while len(prompts) < 16:
         length = lengths[len(prompts) % len(lengths)]
-        conversation = write(f"gpu {seed}", length=length, split="test", wording="train", density=0.7, unanswerable=0.0,
-                             thinking=0.0, functions=0.0)
+        conversation = write(f"gpu {seed}", length=length, split="test", wording="train", thinking=0.0,
+                             functions=0.0)
         seed += 1
         stated = [n for n, turn in enumerate(conversation.turns) if turn.kind == "stated"]
         if stated:  # a short conversation may hold only filler

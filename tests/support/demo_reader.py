@@ -1,36 +1,41 @@
 """Reads a conversation as a person would, from only its messages, and says which answers it cannot derive.
 
-It knows nothing of the generator: sentences, pronouns, the shapes of values and the formats of tables are read here anew.
+It knows nothing of the generator: sentences, what questions name, the looks of values and the formats of tables are read here anew.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from support import english, tables
 
 NOT_TOLD = "You have not told me that in this chat."
+_NO_FACT = ("Noted.", "I have read it. Ask me about it.", "I call a function.")
 _SAID = re.compile(r"^(?P<value>.+?)\. (?P<who>You said|Your text says): (?P<quote>.+)$", re.DOTALL)
 _FIRST_STEP = re.compile(
     r"^(?P<value>.+?) is only the first step\. You said: (?P<quote>.+) Turn thinking on for the next one\.$", re.DOTALL
 )
 _COUNTED = re.compile(r"^(?P<value>\d+)\. Your text lists: (?P<names>.+)\.$", re.DOTALL)
-
-
-_UNDONE = re.compile(
-    r"stays? (as|the same)|nothing changes|nothing changed|no change|undo that change|ignore|cancel that|first one was right"
-    r"|right the first time\.?$|right before|forget what I just said|forget that, it stays",
-    re.IGNORECASE,
-)
 _CORRECTS = re.compile(
-    r"(no wait|actually make|make that|make it|scratch that|sorry, i meant|i meant|i mean|correction|typo)\b(\W+\S+){1,3}$",
+    r"(no wait|make that|make it|scratch that|sorry, i meant|i meant|i mean|correction|typo)\b(\W+\S+){1,3}$",
     re.IGNORECASE,
 )
-_NO_TITLE = r"(?<!\b[DMdm]r)(?<!\b[Mm]s)(?<!\b[Mm]rs)(?<!\b[Pp]rof)"
-_AFTER_END = re.compile(r"\n|(?<=[.!?])" + _NO_TITLE.replace(")", r"\.)") + " ")
+_NO_TITLE = r"(?<!\b[DMdm]r)(?<!\b[Mm]s)(?<!\b[Mm]rs)(?<!\b[Pp]rof)(?<!\bSt)(?<! [A-Z])"
+_END = re.compile(rf"[^\n]+?(?:{_NO_TITLE}[.!?]+(?= |\n|$)|(?=\n)|$)")
+_BACK = re.compile(r"\b(she|he|they|it|her|his|him|them|she's|he's|they're|it's|its|their)\b", re.IGNORECASE)
+_CLAUSES = re.compile(
+    r", and |, plus |, then |, but |, while |, whereas |, also | and | but | while | whereas |; |, |\n"
+)
+_UNKNOWN = re.compile(
+    r"forgot|forget|remember|find out|told (me|anyone)|know|tomorrow|have to (look|check)|no idea|wonder|waiting|write down"
+    r"|going to tell|lost the|argued|secret|still open|not been|let's not|no answer|announced|left at home|dreamt|discuss"
+    r"|mistake|important to|I like",
+    re.IGNORECASE,
+)
+_ASKS = re.compile(r"\b(what|which|who|whose|whom|where|when|how|whats|wheres|whos)\b", re.IGNORECASE)
 _ORDINALS = ("first", "second", "third", "fourth", "fifth")
 _ORDINAL = re.compile(rf"\b({'|'.join(_ORDINALS)}|last)\b", re.IGNORECASE)
-_BACK = re.compile(r"\b(she|he|they|it|her|his|him|them|she's|he's|they're|it's|theirs|its|their)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -42,65 +47,64 @@ class Sentence:
 
 
 class Reader:
-    """complaints: one line for each answer that does not follow from what the user wrote."""
+    """complaints: one line for each answer that does not follow from what the user wrote.
 
-    def __init__(self, messages: list[dict], stories: bool, synonyms: bool = False):
-        self.stories = stories  # whether nothing but stories states facts, so that each correction can be followed
-        self.synonyms = synonyms  # whether the user asks about his own things in other words than he told them
+    exact: the user asks in the words in which he told things, so that every word that names one must have been said of it;
+    otherwise only owners and other names. in_clauses: a value stands in one clause with what it is of.
+    """
+
+    def __init__(self, messages: list[dict], exact: bool = True, in_clauses: bool = False):
+        self.exact, self.in_clauses = exact, in_clauses
         self.complaints: list[str] = []
-        self.read = {
-            "stated": 0,
-            "updated": 0,
-            "refused": 0,
-            "two hops": 0,
-            "table": 0,
-            "counted": 0,
-            "compared": 0,
-            "correction": 0,
-        }
+        kinds = ("stated", "updated", "refused", "two hops", "table", "counted", "compared", "correction")
+        self.read = dict.fromkeys(kinds, 0)
         self.heard, self.turn = "", 0
         self.sentences: list[Sentence] = []
+        self.answered: set[str] = set()  # questions that had an answer
         for one, other in pairwise(messages):
             if one["role"] == "user" and other["role"] == "assistant" and not other.get("tool_calls"):
                 self._hear(one["content"])
                 self._check(one["content"], other["content"], other.get("reasoning_content", ""))
 
     def _hear(self, text: str) -> None:
-        start = len(self.heard)
+        self.start = len(self.heard)
         self.heard += text + "\n"
-        for match in re.finditer(rf"[^\n]+?(?:{_NO_TITLE}[.!?]+(?= |\n|$)|(?=\n)|$)", text):
+        for match in _END.finditer(text):
             text_ = match[0].strip()
-            self.sentences.append(Sentence(text_, start + text.index(text_, match.start()), self.turn))
+            if text_:
+                self.sentences.append(Sentence(text_, self.start + text.index(text_, match.start()), self.turn))
         self.turn += 1
-        self.message = (start, text)
 
     def _check(self, asked: str, answer: str, thought: str) -> None:
-        question = _AFTER_END.split(asked.strip())[-1]
-        if answer not in ("Noted.", "I have read it. Ask me about it."):
-            quote = _SAID.match(answer)
-            inside = (
-                question.find(quote["quote"].split(" Before: ")[0]) if quote else -1
-            )  # a fact and its question in one sentence
-            begins = self.message[0] + asked.rfind(question) + (inside + 1 if inside >= 0 else 0)
-            self.sentences = [replace(s, asks=True) if s.at >= begins else s for s in self.sentences]
+        if answer in _NO_FACT:
+            return
+        question = self._question(asked, answer)
+        begins = self.start + asked.rfind(question)
+        self.sentences = [replace(s, asks=True) if s.at >= begins else s for s in self.sentences]
         wrong = None
         if answer == NOT_TOLD:
             self.read["refused"] += 1
-            wrong = self._told_after_all(question)
+            wrong = self._told_after_all(question, thought)
         elif match := _FIRST_STEP.match(answer):
             self.read["two hops"] += 1
-            wrong = (
-                None
-                if match["quote"] in self.heard and english.said(match["value"], match["quote"])
-                else "the first step is not what was said"
-            )
+            right = match["quote"] in self.heard and english.said(match["value"], match["quote"])
+            wrong = None if right else "the first step is not what was said"
         elif match := _COUNTED.match(answer):
             self.read["counted"] += 1
             wrong = self._miscounted(question, int(match["value"]), match["names"])
         elif match := _SAID.match(answer):
             wrong = self._quoted(question, match, thought)
+            self.answered.add(_plain(question))
         if wrong:
             self.complaints.append(f"{wrong}: {asked[-160:]!r} -> {answer[:200]!r}")
+
+    def _question(self, asked: str, answer: str) -> str:
+        """The end of the message, without the statements that stand before its question."""
+        parts = [match[0].strip() for match in _END.finditer(asked) if match[0].strip()] or [asked]
+        question = parts[-1]
+        quote = found["quote"].partition(" Before: ")[0] if (found := _SAID.match(answer)) else ""
+        at = question.find(quote) if quote else -1  # a statement and its question without a full stop between them
+        return question[at + len(quote) :].lstrip(" ,.-;") if at >= 0 and len(quote) < len(question) else question
 
     def _quoted(self, question: str, match: re.Match, thought: str) -> str | None:
         quote, before, now = match["quote"], "", ""
@@ -119,13 +123,13 @@ class Reader:
             return "the value now was never said"
         if thought.startswith("First: "):
             self.read["two hops"] += 1
-            return self._hops(thought, quote)
+            return self._hops(question, thought, quote)
         if match["who"] == "Your text says":
             return self._looked_up(question, match["value"], quote)
         self.read["updated" if before else "stated"] += 1
-        return self._corrected(question, match["value"], quote, at, before, now) if self.stories else None
+        return self._about(question, match["value"], quote, at, before, now)
 
-    def _hops(self, thought: str, quote: str) -> str | None:
+    def _hops(self, question: str, thought: str, quote: str) -> str | None:
         first, _, second = thought.removeprefix("First: ").partition(" Then: ")
         if second != quote or first not in self.heard:
             return "the thought quotes what was never said"
@@ -133,66 +137,82 @@ class Reader:
         follows = self.heard.find(second) - self.heard.find(first) - len(first) in range(5)
         if not linked and not (follows and _BACK.match(second)):
             return "the two steps name nothing in common"
-        return None
+        missing = (self._named(question) if not self.exact else set()) - english.roots(first)
+        return f"{sorted(missing)} is asked for, of which the first step says nothing" if missing else None
 
-    # Refusals and corrections
+    # What a statement is about
 
-    def _told_after_all(self, question: str) -> str | None:
-        """Tell whether a sentence has every word of the question that was refused."""
-        words = english.stems(question)
-        for sentence in self.sentences:
-            if sentence.asks or not english.could_answer(question, sentence.text):
-                continue
-            cells = (
-                re.split(r"[|;,\t{}]| {2,}", re.sub(r'"\w+": ', "", sentence.text))
-                if re.search(r"[|;\t{]|, ?.*,| {2,}", sentence.text)
-                else []
-            )
-            if (
-                cells
-                and sum(
-                    tables.has_key(cell.strip('" '), question.lower()) for cell in cells if len(cell.strip('" ')) > 1
-                )
-                < 2
-            ):
-                continue  # a row of a table, and not the one that was asked for
-            owners = {name.lower() for name in re.findall(r"([\w-]+)'s\b", sentence.text)}
-            if (
-                re.search(r"\b(my|our)\b", question)
-                and owners
-                and not any(owner in question.lower() for owner in owners)
-            ):
-                continue  # somebody else's
-            if len(words) > 1 and words <= english.stems(sentence.text) and "?" not in sentence.text:
-                return f"refused, but {sentence.text!r} was said"
-        return None
+    def _named(self, question: str) -> set[str]:
+        """What the question names, after its question word if something is named there."""
+        find = english.naming if self.exact else english.owners
+        ends = [question[match.start() :] for match in _ASKS.finditer(question)]
+        for end in reversed(ends):
+            if (named := find(end)) or _BACK.search(end):
+                return named
+        return find(re.split(r": |, | - ", question)[-1]) if self.exact or not ends else set()
 
-    def _corrected(self, question: str, value: str, quote: str, at: int, before: str, now: str) -> str | None:
-        """Follow a correction back to what names the subject; look for a later one that was missed."""
+    def _about(self, question: str, value: str, quote: str, at: int, before: str, now: str) -> str | None:
+        """Tell what the question names and neither the quote nor what it corrects says; look for a later correction."""
         if (line := re.match(r"(\d+)([.)]) ", quote)) and (asked := _ORDINAL.search(question)):
             return self._numbered(int(line[1]), quote, at, asked[0].lower())
-        here = max((n for n, s in enumerate(self.sentences) if s.at <= at + 1), default=0)
-        words, wanted = english.related(question), english.shape(value)
-        told = [s for s in self.sentences if not s.asks and not _UNDONE.search(s.text)]
-        if (
-            _BACK.search(question) and told and told[-1].at >= self.sentences[here].at
-        ):  # "where is it": what was said last
-            return None
-        if not now and (later := self._later(here, quote, value, wanted)):
+        named = self._named(question)
+        if not now and (later := self._later(at, quote, value, named)):
             return f"missed {later!r}"
-        about, steps = here, 0
-        if self._fits(question, words, quote):
+        missing = named - english.roots(quote)
+        if missing and (missing == named or not self.exact):
+            self.read["correction"] += 1
+            missing -= self._corrected(at, quote.replace(value, ""), before, missing)
+        if missing:
+            return f"{sorted(missing)} is asked for, of which the quote says nothing"
+        return self._another_clause(named, value, quote) if self.in_clauses and not before else None
+
+    def _another_clause(self, named: set[str], value: str, quote: str) -> str | None:
+        """Tell whether something else is between the value and what the question names."""
+        spelt = re.escape(value).replace("your", "(?:your|my|our)")
+        clauses = _CLAUSES.split(re.sub(rf"(?<!\w){spelt}(?!\w)", "§", quote, flags=re.IGNORECASE))
+        held = [n for n, clause in enumerate(clauses) if "§" in clause]
+        names = [n for n, clause in enumerate(clauses) if named & english.roots(clause)]
+        pairs = any(
+            clauses[n].rpartition(": ")[2].strip(" .!>*-") == "§" for n in held
+        )  # "Ana, the lamp and Bo, the cake"
+        if not held or not names or any(n == m or (pairs and n // 2 == m // 2) for n in held for m in names):
             return None
-        while not self._fits(question, words, self.sentences[about].text):
-            found = self._antecedent(about, wanted, quote if not steps else self.sentences[about].text)
-            if found is None or steps > 6:
-                if any(before and before in s.text and self._fits(question, words, s.text) for s in told):
-                    return None
-                if self.synonyms and (now or not any(self._has_words_of(question, s.text) for s in told)):
-                    return None
-                return "the quote names nothing of the question, nor does what it corrects"
-            about, steps = found, steps + 1
-        self.read["correction"] += steps > 0
+        return f"{sorted(named)} is in another clause of the quote"
+
+    def _corrected(self, at: int, text: str, before: str, wanted: set[str]) -> set[str]:
+        """The words of the earlier statements that a correction means: those with the value before, and in turn theirs."""
+        earlier = [s for s in self.sentences if s.at < at and not (s.asks and _ASKS.match(s.text))]
+        found: set[str] = set()
+        links = [s for s in earlier if before and english.said(before.lower(), s.text.lower())]
+        links += [s for s in earlier if english.naming(text) & english.roots(s.text)]
+        if len(text.split()) < 9:
+            links += earlier[-2:]
+        for sentence in reversed(links):
+            found |= english.roots(sentence.text)
+            if not wanted & found and sentence.at < at:
+                found |= self._corrected(sentence.at, sentence.text, "", wanted)
+            if wanted <= found:
+                break
+        return found
+
+    def _later(self, at: int, quote: str, value: str, named: set[str]) -> str | None:
+        """A statement after the quote that says the same of another value, or corrects it at once."""
+        follow = [s for s in self.sentences if s.at >= at + len(quote) and not s.asks]
+        if not follow:
+            return None
+        clause = next((c for c in _CLAUSES.split(quote) if value in c), "")
+        before, _, after = clause.partition(value)
+        again = re.compile(rf"(?:^|\b){re.escape(before)}(\W*\S+){re.escape(after)}\W*$", re.IGNORECASE)
+        words = english.roots(f"{before} {after}")
+        for sentence in follow if len(words - named) > 1 and named & words else ():
+            new = (found := again.search(sentence.text)) and found[1].strip(" .!?,")
+            if new and new.lower() not in value.lower() and english.shape(new) == english.shape(value):
+                return sentence.text
+        text = follow[0].text
+        others = english.naming(text) - english.roots(f"{quote} {text.split()[-1]}")
+        same = english.shape(text) == english.shape(value) and value.lower() not in text.lower()
+        if _CORRECTS.match(text) and same and not others and follow[0].at - at - len(quote) < 4:
+            return text if named & english.naming(text) or len(_CLAUSES.split(quote)) == 1 else None
         return None
 
     def _numbered(self, number: int, quote: str, at: int, ordinal: str) -> str | None:
@@ -202,98 +222,66 @@ class Reader:
         right = last if ordinal == "last" else _ORDINALS.index(ordinal) + 1 == number
         return None if right else "the quote is another line of the list"
 
-    def _fits(self, question: str, words: set[str], sentence: str) -> bool:
-        """Tell whether they share a word, perhaps mistyped, or both speak of the user: one of them says "I" or "we"."""
-        if english.shared(english.related(sentence), words) or self._mine(question, sentence):
-            return True
-        letters = re.sub(r"\W", "", question.lower())
-        return any(word in letters for word in re.findall(r"[a-z]{3,}", sentence.lower()) if word not in english.SMALL)
-
-    def _has_words_of(self, question: str, sentence: str) -> bool:
-        """Tell whether a sentence has all words of a question and could answer it, or a name in it."""
-        words, names = english.stems(question), re.findall(r"(?<=\w )[A-Z]\w+|\w+(?='s )", question)
-        named = any(re.search(rf"\b{name}\b", sentence) for name in names if name.lower() not in english.SMALL)
-        return named or (
-            len(words) > 1 and words <= english.stems(sentence) and english.could_answer(question, sentence)
-        )
-
-    def _mine(self, question: str, sentence: str) -> bool:
-        texts = (question.lower(), sentence.lower())
-        own = all(re.search(r"\b(i|my|i'm|im|me|we|us|our)\b", text) for text in texts)
-        return own and any(re.search(r"\b(i|i'm|im|we|us|me)\b", text) for text in texts)
-
-    def _antecedent(self, at: int, wanted: str, sentence: str) -> int | None:
-        """The sentence before that a correction can mean: the latest with a value of its shape and a subject of its gender."""
-        pronoun = _BACK.search(sentence)
-        who = pronoun[0].lower() if pronoun else ""
-        for n in range(at - 1, -1, -1):
-            text = self.sentences[n].text
-            if not re.search(r"\w", text):
-                continue
-            words = {w.strip(".,!':;").removesuffix("'s") for w in text.lower().split()}
-            if who in ("she", "her", "she's") and words & english.MALE - english.FEMALE and not words & english.FEMALE:
-                continue
-            if (
-                who in ("he", "him", "his", "he's")
-                and words & english.FEMALE - english.MALE
-                and not words & english.MALE
-            ):
-                continue
-            return n
-        return None
-
-    def _later(self, here: int, quote: str, value: str, wanted: str) -> str | None:
-        """The sentence after the quote, if it corrects it and is not taken back."""
-        follow = [s for s in self.sentences[here + 1 :] if s.at >= self.sentences[here].at + len(quote)]
-        if (
-            not follow or follow[0].asks or re.search(r"\bI('m|'ve)?\b", follow[0].text)
-        ):  # a correction after a question corrects its answer
+    def _told_after_all(self, question: str, thought: str) -> str | None:
+        """Tell whether a statement has every word of the question that was refused, or the same question had an answer."""
+        if thought.startswith("First: "):
             return None
-        text = follow[0].text
-        if text.endswith("?"):  # "10 May? no, 11 May": the next sentence is the correction
+        if _plain(question) in self.answered:
+            return "refused, but the same question was answered"
+        words = english.stems(question)
+        if not english.roots(question) & english.PROPERTIES:
             return None
-        if _CORRECTS.match(text) and english.shape(text) == wanted and value.lower() not in text.lower():
-            undone = len(follow) > 1 and (_UNDONE.search(follow[1].text) or value.lower() in follow[1].text.lower())
-            return None if undone else text
-        return None
-
-    # Tables
-
-    def _table(self, line: str | None, question: str) -> tables.Table | None:
-        """(headers, rows, lines) of the pasted table that has the line, or whose title the question names."""
-        for message in reversed(re.split(r"(?<=\n)(?=[^\n]*\n)", self.heard) and self._messages()):
-            lines = message.split("\n")
-            if line is not None and line not in [text.strip() for text in lines]:
+        for sentence in self.sentences:
+            if sentence.asks or "?" in sentence.text or _UNKNOWN.search(sentence.text):
                 continue
-            found = tables.parse_table(lines)
-            if found and (line is not None or english.shared(english.stems(lines[0]), english.stems(question))):
-                return found
+            if not english.could_answer(question, sentence.text):
+                continue
+            if len(words) > 1 and words <= english.stems(sentence.text) and not self._names_another(question, sentence):
+                return f"refused, but {sentence.text!r} was said"
         return None
 
-    def _messages(self) -> list[str]:
-        ends = [s.at for s in self.sentences]
-        turns: dict[int, int] = {}
-        for sentence, start in zip(self.sentences, ends, strict=True):
-            turns.setdefault(sentence.turn, start)
-        starts = [*turns.values(), len(self.heard)]
-        return [self.heard[a:b] for a, b in pairwise(starts)]
+    def _names_another(self, question: str, sentence: Sentence) -> bool:
+        """Tell whether a row of a table is not the one that was asked for, or something is somebody else's."""
+        text = sentence.text
+        if re.search(r"[|;\t{]|, ?.*,| {2,}|^[•*>-] | [–=] |: .*: ", text) or not english.SMALL & set(
+            text.lower().split()
+        ):
+            cells = [c.strip('" ') for c in re.split(r"[|;,\t{}–=]| {2,}|: ", re.sub(r'"\w+": ', "", text))]
+            if sum(tables.has_key(cell, question.lower()) for cell in cells if len(cell) > 1) < 2:
+                return True
+        owners = {name.lower() for name in re.findall(r"([\w-]+)'s\b", text)}
+        mine = re.search(r"\b(my|our)\b", question) is not None
+        return mine and bool(owners) and not any(owner in question.lower() for owner in owners)
+
+    # Rows
+
+    def _tables(self) -> Iterable[list[str]]:
+        """The lines of each message without its question, the latest first."""
+        for turn in range(self.turn - 1, -1, -1):
+            told = [s for s in self.sentences if s.turn == turn]
+            ends = next((s.at for s in told if s.asks), told[-1].at + len(told[-1].text)) if told else 0
+            yield self.heard[told[0].at : ends].split("\n") if told else []
 
     def _looked_up(self, question: str, value: str, line: str) -> str | None:
         self.read["table"] += 1
-        table = self._table(line, question)
-        if table is None or not self.stories:
-            return None
+        lines = next((found for found in self._tables() if line in map(str.strip, found)), None)
+        if lines is None:
+            return "no table was pasted"
+        table = tables.parse_table(lines)
+        if table is None or line not in table[2]:
+            return tables.another_line(lines, question, line)
         found, compared = tables.disagrees(table, question, value, line)
         self.read["compared"] += compared
         return found
 
     def _miscounted(self, question: str, count: int, names: str) -> str | None:
-        table = self._table(None, question)
-        if table is None:
-            return "no table was pasted"
-        _, rows, _ = table
-        return (
-            None
-            if len(rows) == count and names == ", ".join(f"{row[0]} {row[1]}" for row in rows)
-            else f"the table has {len(rows)} rows"
-        )
+        sizes = set()
+        for table in filter(None, map(tables.parse_table, self._tables())):
+            if names == ", ".join(f"{row[0]} {row[1]}" for row in table[1]):
+                return None if count == len(table[1]) else f"the table has {len(table[1])} rows"
+            sizes.add(len(table[1]))
+        return f"the tables have {sizes} rows"
+
+
+def _plain(question: str) -> str:
+    return re.sub(r"\W+", " ", question.lower()).strip()

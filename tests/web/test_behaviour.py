@@ -242,11 +242,11 @@ def nothing_is_lost(v: Visit) -> None:
     page.fill("textarea.edit", "other")
     page.press("textarea.edit", "Enter")
     page.wait_for_function(
-        "document.querySelectorAll('.answer').length === 1 && document.querySelector('.answer').innerText.includes('other')"
+        "document.querySelectorAll('.answer').length === 1 && document.querySelector('.answer')?.innerText.includes('other')"
     )
     v.tab.wait()
     page.locator(".step:visible", has_text="‹").first.click()
-    page.wait_for_function("document.querySelector('.user .content').innerText === 'first'")
+    page.wait_for_function("document.querySelector('.user .content')?.innerText === 'first'")
     before = page.locator("#dsa-list .choose").count()
     page.click("#dsa-clear")
     assert page.locator(".message").count() == 0
@@ -359,5 +359,5 @@ def server_goes_away(v: Visit) -> None:
     page.wait_for_function("document.querySelector('#dsa-text textarea')?.value === 'and now?'")
     assert v.tab.question() == "before" and len(v.service.asked) == asked
     page.click("#dsa-send")
-    page.wait_for_function("[...document.querySelectorAll('.answer .body')].at(-1).innerText === 'You said: and now?'")
+    page.wait_for_function("[...document.querySelectorAll('.answer .body')].at(-1)?.innerText === 'You said: and now?'")
     v.tab.problems.clear()  # the browser's own lines about a server that does not answer

@@ -46,7 +46,7 @@ def test_stop_keeps_what_came_and_frees_the_engine(open_tab: Any, scripted: Any)
     tab = open_tab()
     scripted.service.pace = 0.03
     tab.ask("word " * 200, wait=False)
-    tab.page.wait_for_function("document.querySelector('.answer .body').innerText.length > 20")
+    tab.page.wait_for_function("document.querySelector('.answer .body')?.innerText.length > 20")
     scripted.service.pace = 0.5
     tab.page.click("#dsa-stop")
     tab.wait()
@@ -77,7 +77,7 @@ def test_an_answer_goes_on_after_a_reload_and_stops_without_a_page(
     tab = open_tab()
     scripted.service.pace = 0.02
     tab.ask("word " * 60, wait=False)
-    tab.page.wait_for_function("document.querySelector('.answer .body').innerText.length > 20")
+    tab.page.wait_for_function("document.querySelector('.answer .body')?.innerText.length > 20")
     scripted.service.pace = 0.5
     tab.page.reload()
     tab.page.wait_for_selector("body.dsa-running")
@@ -104,7 +104,7 @@ def test_an_answer_goes_on_after_a_reload_and_stops_without_a_page(
         Object.assign(entry.conversation.messages.at(-1), { finish: "stop", content: "all of it" });
         localStorage.setItem(key, JSON.stringify(entry)); } }"""
     )
-    tab.page.wait_for_function("document.querySelector('.answer .body').innerText === 'all of it'")
+    tab.page.wait_for_function("document.querySelector('.answer .body')?.innerText === 'all of it'")
     # Without a page an answer ends after a while.
     monkeypatch.setattr(answering, "GRACE", 0.5)
     scripted.service.pace = 0.05

@@ -203,14 +203,14 @@ def test_the_inspector_stays_on_the_answer_that_was_opened(open_tab: Any, script
     assert opened() == "second"
     scripted.service.pace = 0
     tab.wait()
-    page.wait_for_function("document.querySelector('.dsa-context').innerText.includes('fifth')")
+    page.wait_for_function("document.querySelector('.dsa-context')?.innerText.includes('fifth')")
     assert opened() == "fifth"
     # Closed and opened again, it shows the newest.
     page.locator(".answer [data-action=inspect]").nth(0).click()
-    page.wait_for_function("document.querySelector('.dsa-context').innerText.includes('first')")
+    page.wait_for_function("document.querySelector('.dsa-context')?.innerText.includes('first')")
     page.click("#dsa-inspect-close")
     page.click("#dsa-inspect")
-    page.wait_for_function("document.querySelector('.dsa-context').innerText.includes('fifth')")
+    page.wait_for_function("document.querySelector('.dsa-context')?.innerText.includes('fifth')")
 
 
 def test_a_loop_is_eight_tokens_or_more_three_times() -> None:

@@ -42,7 +42,7 @@ def test_a_server_that_comes_back_finds_everything_as_it_was(open_tab: Any) -> N
     tab = open_tab(url=first.url)
     tab.page.wait_for_timeout(300)
     tab.ask("word " * 200, wait=False)
-    tab.page.wait_for_function("document.querySelector('.answer .body').innerText.length > 20")
+    tab.page.wait_for_function("document.querySelector('.answer .body')?.innerText.length > 20")
     first.service.cancelled.update(range(9))
     first.stop()
     tab.page.wait_for_selector("#dsa-away:visible", timeout=30_000)

@@ -188,7 +188,7 @@ def test_what_the_server_refuses_can_be_done_again(tab: Any, scripted: Any, even
         slow.refuse()
         assert page.locator("textarea.edit").input_value() == "changed"
         page.press("textarea.edit", "Enter")
-        page.wait_for_function("document.querySelector('.answer .body').innerText === 'You said: changed'")
+        page.wait_for_function("document.querySelector('.answer .body')?.innerText === 'You said: changed'")
         assert page.locator("textarea.edit").count() == 0 and tab.question() == "changed"
     elif event == "example":
         page.click("#dsa-new")
@@ -207,7 +207,7 @@ def test_what_the_server_refuses_can_be_done_again(tab: Any, scripted: Any, even
         tab.ask("in the new one")
         assert "before" not in scripted.service.asked[-1]
         choose(tab, "before")
-        page.wait_for_function("document.querySelector('.user .plain').innerText.startsWith('before')")
+        page.wait_for_function("document.querySelector('.user .plain')?.innerText.startsWith('before')")
     elif event == "resume":
         scripted.service.held = "slowly"
         tab.ask("slowly", wait=False)

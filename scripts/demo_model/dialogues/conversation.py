@@ -1,24 +1,12 @@
 """Whole conversations: facts are stated, changed and asked for, between other text; thoughts of two steps; calls of functions."""
 
 import random
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from . import manners, tools
-from .plain import (
-    aside_links,
-    asides,
-    hops,
-    joined,
-    listings,
-    lookups,
-    matters,
-    records,
-    remark_chains,
-    remarks,
-    sketches,
-    stories,
-)
+from . import filler, hops, lists, manners, tables, telling
+from . import functions as tools
+from .cases import MATTERS, NEAR, by_split
 from .splits import pick
 from .turns import WORDS, Conversation, Turn
 from .writer import Writer
@@ -27,126 +15,72 @@ SYSTEMS = (
     "You are a helpful assistant.", "You are a helpful assistant with a long memory.", "You remember what the user tells you.", "Answer in one sentence.",
     "Answer from the conversation alone. Say so when you were not told.", "You are a friendly chatbot.", "Be concise.", "Today is Tuesday.",
 )  # fmt: skip
-
-
-# What a conversation can have: "base", which the shipped checkpoint was trained on; stories of people and things that change;
-# questions of two steps in plain words; tables to look up by two keys, to compare and to count; hasty typing; sketches that are
-# asked at once for what they told and for what they did not; remarks, which are told, changed and asked for in everyone's own words;
-# asides, remarks among small talk, with several people in one sentence and changes that are not called one; matters, the same of
-# nine hundred matters in the words of four writers.
-BASE = ("base",)
-FAMILIES = (*BASE, "stories", "hops", "lookups", "typing", "sketches", "remarks", "asides", "matters")
-
-
-_PLAYS = (
-    ("stories", stories.play),
-    ("stories", stories.play),
-    ("hops", hops.play),
-    ("lookups", lookups.play),
-    *[("sketches", sketches.play)] * 3,
-    ("sketches", joined.play),
-    *[("remarks", remarks.play)] * 6,
-    *[("remarks", remark_chains.play)] * 3,
-    ("remarks", records.play),
-    *[("asides", asides.play)] * 6,
-    *[("asides", aside_links.play)] * 3,
-    *[("asides", listings.play)] * 3,
-    *[("matters", matters.play)] * 22,
-    *[("matters", matters.play_links)] * 5,
+# What a conversation can have: matters of everyday life in the words of several writers; near misses, where an owner, a qualifier or
+# a word of the same kind decides; lists in a sentence; pasted rows; two facts in one question.
+_POOLS = (
+    by_split([*MATTERS, *[case for case in MATTERS if case.area in ("matters_more", "matters_mine")] * 3]),
+    by_split(NEAR),
 )
-
-
-def _stories(writer: Writer, families: Sequence[str], length: int) -> float:
-    """How much of the conversation is of the families beside the first; what they play, and whether they alone state facts."""
-    rng, plays = writer.rng, [play for family, play in _PLAYS if family in families]
-    if set(families) == set(BASE):
-        return 0.0
-    writer.strict = True
-    writer.hasty = "typing" in families and rng.random() < 0.3
-    if not plays or ("base" in families and rng.random() < 0.2):
-        return 0.0
-    writer.plays = plays
-    writer.plain = "base" not in families or rng.random() < 0.65
-    # In long texts most questions are asked at the end, for facts anywhere; some texts have few facts among much else.
-    writer.asks_at_once = min(1.0, 8000 / length)
-    if length > 20000:
-        return pick(rng, (0.5, 0.25, 0.1, 0.04))
-    return pick(rng, (0.95, 0.8, 0.5, 0.25)) if writer.plain else pick(rng, (0.5, 0.25, 0.1))
-
-
+_PLAYS: dict[str, tuple[Callable[[Writer], int], int]] = {
+    "matters": (partial(telling.play, pool=_POOLS[0], twins=0.4), 42),
+    "near": (partial(telling.play, pool=_POOLS[1], twins=0.6), 19),
+    "lists": (lists.play, 6),
+    "rows": (tables.play, 16),
+    "hops": (hops.play, 23),
+}
+FAMILIES = tuple(_PLAYS)
 _OVERHEAD = 130  # approximate characters of a question and its answer
 
 
 def write(
-    seed, *, length: int, split: str = "test", wording: str | None = None, questions: int | None = None, density: float | None = None,
-    unanswerable: float = 0.1, prefer_updated: float = 0.35, thinking: float = 0.2, functions: float = 0.12,
-    families: Sequence[str] = BASE,
+    seed, *, length: int, split: str = "test", wording: str | None = None, questions: int | None = None, prefer_updated: float = 0.35,
+    thinking: float = 0.2, functions: float = 0.12, families: Sequence[str] = FAMILIES,
 ) -> Conversation:  # fmt: skip
     """A conversation of about `length` characters, which depends only on the arguments.
 
     split: of names and values. wording: split of sentence frames and question forms; None: the same. questions: their number; half
-    of them follow all statements. density: fraction of statements among the user's sentences; None: random, from 0.15 to 1.
-    unanswerable: fraction of questions about facts that were not stated. prefer_updated: probability of asking for a changed
-    fact, if any. thinking: fraction of turns answered after a thought. functions: probability that the conversation has functions.
-    families: what may occur, of `FAMILIES`; a checkpoint can be expected to know those that it was trained on.
+    of them follow all statements. prefer_updated: probability that a late question is for a changed fact, if any. thinking: fraction
+    of turns answered after a thought. functions: probability that the conversation has functions.
     """
     if unknown := set(families) - set(FAMILIES):
         raise ValueError(f"families is {sorted(unknown)}; expected some of {list(FAMILIES)}")
     rng = random.Random(f"{seed} {length} {split} {wording}")
-    writer = Writer(rng, split, wording or split, thinking)
+    writer = Writer(rng, split, wording or split, thinking, hasty=rng.random() < 0.25)
     box = tools.toolbox(rng, split) if length > 2000 and rng.random() < functions else []
     writer.box = box
-    share = _stories(writer, families, length)
+    plays = [play for family in families for play in [_PLAYS[family][0]] * _PLAYS[family][1]]
+    # In long texts most questions are asked at the end, for facts anywhere; some texts have few facts among much else.
+    writer.asks_at_once = min(1.0, 8000 / length)
+    share = pick(rng, (0.95, 0.8, 0.5, 0.25) if length < 20000 else (0.5, 0.25, 0.1, 0.04))
     if questions is None:
         questions = max(3, min(40, int(length**0.5 / 6)))
-    if density is None:
-        density = 0.25 + 0.75 * rng.random()
     if box:
         length -= 1500 + sum(len(str(f.schema)) for f in box)
     body = max(length - questions * _OVERHEAD, length // 3)
-    options: dict[str, Any] = {"unanswerable": unanswerable, "prefer_updated": prefer_updated}
-    asked_early = 0
-    early = questions // 2 if length > 1200 else questions // 3
+    if rng.random() < 0.06:
+        writer.append(telling.unprepared(writer, pick(rng, _POOLS)))
+    asked_early, early = 0, questions // 2 if length > 1200 else questions // 3
     while writer.length - asked_early * _OVERHEAD < body:
-        if share and rng.random() < share:
-            asked = pick(rng, writer.plays)(writer)
+        if rng.random() < share:
+            asked = pick(rng, plays)(writer)
             asked_early += max(0, min(asked, early - asked_early))
-            continue
-        if rng.random() < 0.08:
+        elif rng.random() < 0.12:
             writer.append(writer.talk())
-            continue
-        if box and rng.random() < 0.5:
+        elif box and rng.random() < 0.5:
             writer.append(writer.use())
-            continue
-        left = body - (writer.length - asked_early * _OVERHEAD)
-        sentences = min(int(1 + rng.random() ** 2 * (8 if rng.random() < 0.7 else 60)), left // 60 + 1)
-        dense = density if rng.random() < 0.9 and not writer.plain else 0.0
-        text = writer.text(sentences, dense)
-        due = asked_early < early and writer.known and rng.random() < 0.5
-        if due and rng.random() < 0.4:
-            writer.append(writer.ask(text, **options))
-            asked_early += 1
-            continue
-        long = len(text) > 900  # what the reader can see: whether a text has facts would be a guess
-        writer.append(
-            Turn(
-                text,
-                [(manners.READ if long else manners.NOTED, WORDS)],
-                thought=[("", WORDS)] if rng.random() < thinking else None,
-            )
-        )
-        progress = writer.length / length
-        while asked_early < early * progress and writer.known and rng.random() < 0.8:
-            writer.append(writer.ask(**options))
-            asked_early += 1
-    for _ in range(5 if writer.plain and not writer.known else 0):
-        pick(rng, writer.plays)(writer)
+        else:
+            left = body - (writer.length - asked_early * _OVERHEAD)
+            sentences = min(int(1 + rng.random() ** 2 * (8 if rng.random() < 0.7 else 60)), left // 60 + 1)
+            text = filler.paragraph(rng, split, sentences)
+            reply = manners.READ if len(text) > 900 else manners.NOTED  # what the reader can see
+            writer.append(Turn(text, [(reply, WORDS)], thought=[("", WORDS)] if writer.thinks() else None))
+    for _ in range(0 if writer.known else 5):
+        pick(rng, plays)(writer)
     for _ in range(questions - asked_early):
-        writer.append(
-            writer.use()
-            if box and rng.random() < 0.3
-            else writer.ask(**options)
-            if rng.random() < 0.93
-            else writer.talk()
-        )
+        if box and rng.random() < 0.3:
+            writer.append(writer.use())
+        elif rng.random() < 0.93:
+            writer.append(writer.ask(prefer_updated=prefer_updated, unanswerable=0.26))
+        else:
+            writer.append(writer.talk())
     return Conversation(pick(rng, SYSTEMS) if rng.random() < 0.15 else "", writer.turns, box)

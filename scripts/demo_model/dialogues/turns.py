@@ -5,8 +5,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import tools
-from .phrases import Fact, Question
+from .functions import Function
 
 # What a part of an assistant's text is, for its weight in the loss.
 WORDS, VALUE, QUOTE, REFUSAL, CALL = "words", "value", "quote", "refusal", "call"
@@ -44,8 +43,8 @@ def _reasoning(thought: list[Piece] | None) -> dict[str, str]:
 class Turn:
     """What the user says and what is answered.
 
-    kind: "stated", "updated", "unanswerable" or "two hops" for a question, by what was said of its fact; "call" for a function
-    call; "talk" otherwise. value: the right answer of a question, at the beginning of its text.
+    kind: "stated", "updated", "unanswerable" or "two hops" for a question, by what was said of its fact; "compared" or "counted"
+    for one about a table; "call" for a function call; "talk" otherwise. value: the right answer, at the beginning of its text.
     """
 
     user: str
@@ -67,7 +66,7 @@ class Turn:
 class Conversation:
     system: str
     turns: list[Turn]
-    functions: list[tools.Function] = field(default_factory=list)
+    functions: list[Function] = field(default_factory=list)
 
     def messages(self, until: int | None = None) -> list[dict[str, Any]]:
         """Messages of the chat API up to the question of turn `until` (without its answer), or all of them."""
@@ -87,6 +86,25 @@ class Conversation:
 
 
 @dataclass
+class Question:
+    """One thing that can be asked. asks: "where does Anna live"; nouns: "Anna's town"; shorts: what stands for a question.
+
+    names: further signatures, of other questions that this value would answer as well.
+    """
+
+    signature: str
+    value: str
+    asks: list[str]
+    nouns: list[str] = field(default_factory=list)
+    shorts: list[str] = field(default_factory=list)
+    names: tuple[str, ...] = ()
+
+    @property
+    def every_name(self) -> tuple[str, ...]:
+        return (self.signature, *self.names)
+
+
+@dataclass
 class Known:
     """A question that can be asked, and the sentence that answers it."""
 
@@ -94,8 +112,7 @@ class Known:
     sentence: str
     where: tuple[int, int, int]
     at: int  # characters from the beginning of the conversation
-    said: str  # "You said" or "Your text says"
-    fact: Fact | None = None  # None for a line of a table or log
+    said: str = "You said"
     old: str = ""  # the value before it was changed
     previous: "Known | None" = None  # what was known before the change
     asked: bool = False
@@ -103,12 +120,16 @@ class Known:
 
 @dataclass
 class Chain:
-    """Two facts, the first of which names what the second is about, and the question that needs both."""
+    """Two facts, (sentence, question), the first of which names what the second is about, and the question that needs both."""
 
-    first: Fact
-    second: Fact
+    first: tuple[str, Question]
+    second: tuple[str, Question]
     question: str
     asked: bool = False
+
+    @property
+    def names(self) -> set[str]:
+        return {*self.first[1].every_name, *self.second[1].every_name}
 
 
 def yours(text: str) -> str:
@@ -120,10 +141,7 @@ def answer(known: Known) -> list[Piece]:
     value = known.question.value
     if value not in known.sentence:  # stated again, at the beginning of a sentence
         value = value[:1].swapcase() + value[1:]
-    value = yours(value)
-    pieces: list[Piece] = [(value, VALUE), (f". {known.said}: ", WORDS), (known.sentence, QUOTE)]
+    pieces: list[Piece] = [(yours(value), VALUE), (f". {known.said}: ", WORDS), (known.sentence, QUOTE)]
     if known.old and known.old != known.question.value:
-        pieces.append((" Before: ", WORDS))
-        pieces.append((yours(known.old), QUOTE))
-        pieces.append((".", WORDS))
+        pieces += [(" Before: ", WORDS), (yours(known.old), QUOTE), (".", WORDS)]
     return pieces

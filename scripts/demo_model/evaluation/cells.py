@@ -11,6 +11,7 @@ import torch
 from deepseek_v32.inference import LLM
 from deepseek_v32.model.config import Precision
 from deepseek_v32.model.metadata import Selection
+from demo_model.dialogues import FAMILIES
 from demo_model.training.data import Answer
 
 
@@ -23,7 +24,7 @@ class Variant:
     attention: str = "dsa"  # dsa; dense: index_topk past the context; window: the last index_topk tokens
     precision: Precision = "fp8"
     interleaved: bool = False  # the indexer rotated as in early public code
-    plain: bool = False  # the families of conversations beside the first alone
+    families: tuple[str, ...] = FAMILIES
 
     @property
     def engine(self) -> tuple:
@@ -35,8 +36,7 @@ LENGTHS = (1024, 4096, 8192, 16384, 32768)
 CELLS = {
     **{f"{n // 1024}K": Variant(n) for n in LENGTHS},
     **{f"{n // 1024}K new": Variant(n, "test") for n in (1024, 4096)},
-    **{f"{n // 1024}K plain": Variant(n, plain=True) for n in (1024, 4096)},
-    "1K plain new": Variant(1024, "test", plain=True),
+    **{f"1K {family}": Variant(1024, families=(family,)) for family in FAMILIES},
     **{f"{n // 1024}K dense": Variant(n, attention="dense") for n in LENGTHS},
     **{f"{n // 1024}K exact": Variant(n, precision="exact") for n in (1024, 4096)},
     "4K window": Variant(4096, attention="window"),

@@ -9,6 +9,7 @@ from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.text.answer import AssistantMessage, parse_assistant
 from deepseek_v32.inference.text.dsml import call_pieces
 from deepseek_v32.inference.text.tokenizer import EOS
+from deepseek_v32.inference.text.tool_arguments import parameters
 from demo_model.dialogues import Conversation, Turn, write
 
 GREEDY = SamplingParams(temperature=0, max_tokens=400)  # two calls with long arguments have about 200
@@ -22,8 +23,8 @@ class ChatCell:
     kinds: tuple[str, ...]
     options: tuple[tuple[str, Any], ...] = ()  # of `write`
 
-    def conversation(self, seed: str, families: tuple[str, ...]) -> Conversation:
-        options = {"split": "test", "wording": "train", "families": families, **dict(self.options)}
+    def conversation(self, seed: str) -> Conversation:
+        options = {"split": "test", "wording": "train", **dict(self.options)}
         return write(f"{seed} {self.kinds}", length=self.characters, **options)
 
 
@@ -96,17 +97,17 @@ def _well_formed(message: AssistantMessage, text: str) -> bool:
     """Whether the text is a block of calls, character for character as the format has it: nothing had to be recovered."""
     if not message.tool_calls:
         return False
-    pieces = call_pieces(_calls(message))
+    pieces = call_pieces([(name, parameters(json.dumps(given)) or []) for name, given in _calls(message)])
     written = "".join(piece if isinstance(piece, str) else piece.text for piece in pieces)
     return text.removesuffix(EOS).endswith(f"\n\n{written}") and not message.content.strip()
 
 
-def run_chat(llm: LLM, cell: ChatCell, count: int, seed: str, families: tuple[str, ...]) -> dict[str, Any]:
+def run_chat(llm: LLM, cell: ChatCell, count: int, seed: str) -> dict[str, Any]:
     """Percentages of what holds of the answers, by kind of turn, over `count` conversations."""
     asked: Counter[str] = Counter()
     held: Counter[str] = Counter()
     for number in range(count):
-        found = questions(llm, cell, cell.conversation(f"{seed} {number}", families))
+        found = questions(llm, cell, cell.conversation(f"{seed} {number}"))
         for each, completion in zip(found, llm.generate([e.prompt for e in found], GREEDY), strict=True):
             asked[each.kind] += 1
             for name, holds in judged(each, completion.text).items():

@@ -1,13 +1,12 @@
 """Sets of conversations to measure, as token ids with the places of the answers."""
 
-import json
 import multiprocessing
 from dataclasses import dataclass
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from demo_model.dialogues import BASE, FAMILIES
+from demo_model.dialogues import FAMILIES
 from demo_model.training import data
 
 
@@ -22,17 +21,6 @@ class Cell:
     questions: int | None = None
     seed: str = "measure"
     families: tuple[str, ...] = FAMILIES
-
-
-def families_of(folder: Path) -> tuple[str, ...]:
-    """The families that a checkpoint was measured on, by its evaluation.json; without one, all."""
-    report = folder / "evaluation.json"
-    return tuple(json.loads(report.read_text())["families"]) if report.is_file() else FAMILIES
-
-
-def plain_families(families: tuple[str, ...]) -> tuple[str, ...]:
-    """The families beside the first: what people type."""
-    return tuple(family for family in families if family not in BASE)
 
 
 def _generate(job: tuple) -> tuple:

@@ -10,13 +10,13 @@ from .schedule import TOKENS
 
 
 def default_workers() -> int:
-    """Processes that generate conversations for each rank."""
-    return max(1, (os.cpu_count() or 2) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")) - 1)
+    """Processes that generate conversations for each rank: one a core, up to what a GPU can take."""
+    return max(1, min(48, (os.cpu_count() or 2) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")) - 1))
 
 
 def parse(description: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="folder for the checkpoint, curves and measurements")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the checkpoint, and curves")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--scale", type=float, default=1.0, help="length of every stage")
     parser.add_argument(
@@ -33,9 +33,11 @@ def parse(description: str) -> argparse.Namespace:
         metavar="DIRECTORY",
         help="checkpoint to train further; its tokenizer is kept",
     )
-    parser.add_argument("--workers", type=int, default=default_workers())
     parser.add_argument(
-        "--measure", type=float, default=1.0, help="size of the measurements, in units of 500 conversations"
+        "--workers",
+        type=int,
+        default=default_workers(),
+        help="processes that write conversations (default: a core each)",
     )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument(

@@ -3,7 +3,6 @@
 import torch
 import torch.nn.functional as F
 
-from .quantization import round_weight
 from .shape import HEADS, LATENT, NOPE, VALUE
 from .sparse_attention import sparse_attention
 
@@ -21,17 +20,11 @@ def dense_attention(q, k, v, batch, scale):
     return out.transpose(1, 2).flatten(0, 1).flatten(1)
 
 
-def absorbed_attention(layer, q, latent, k_rope, index, scale, fp8):
-    weight = (round_weight(layer.kv_b) if fp8 else layer.kv_b).to(q.dtype).view(HEADS, NOPE + VALUE, LATENT)
+def absorbed_attention(layer, q, latent, k_rope, index, scale):
+    weight = layer.kv_b.to(q.dtype).view(HEADS, NOPE + VALUE, LATENT)
     absorbed = torch.einsum("nhd,hdc->nhc", q[..., :NOPE], weight[:, :NOPE])
     out = sparse_attention(torch.cat((absorbed, q[..., NOPE:]), -1), torch.cat((latent, k_rope), -1), index, scale)
     return torch.einsum("nhc,hdc->nhd", out, weight[:, NOPE:]).flatten(1)
-
-
-def window(n, length, size, device):
-    position = torch.arange(n, device=device)
-    index = position[:, None] - torch.arange(size, device=device)
-    return torch.where(index >= (position - position % length)[:, None], index, -1).to(torch.int32)
 
 
 def _causal(sample, length):

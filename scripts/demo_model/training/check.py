@@ -44,7 +44,9 @@ def check(trainer) -> None:
     assert all(value < 2e-2 for value in errors.values()), "a kernel disagrees with plain torch"
     steps = [Step("dense", n, 0.0) for n in (512, 4096, 16384)] + [Step("dense", 16384, 0.0, indexer=True)]
     steps += [Step("indexer", 16384, 0.0, indexer=True)]
-    steps += [Step("sparse", n, 0.0, topk=k, indexer=True) for n, k in ((4096, 128), (16384, 128), (16384, 256))]
+    steps += [
+        Step("sparse", n, 0.0, topk=k, indexer=True, sparse=True) for n, k in ((4096, 128), (16384, 128), (16384, 256))
+    ]
     rows = [(s.length, trainer.args.tokens // s.length) for s in steps]
     batches = data.Batches(trainer.tokenizer_path, 0, rows, 4)
     for number, ids, classes in batches:

@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import os
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from tokenizers import Tokenizer
 from deepseek_v32.inference.text.dsml import call_pieces, tools_pieces
 from deepseek_v32.inference.text.tokenizer import Special
 from deepseek_v32.inference.text.tool_arguments import parameters
-from demo_model.dialogues import BASE, FAMILIES, Conversation, write
+from demo_model.dialogues import Conversation, write
 from demo_model.dialogues.turns import CALL, QUOTE, REFUSAL, VALUE, WORDS, Piece
 
 from .vocabulary import ASSISTANT, BOS, END_THINK, EOS, PAD, SPECIALS, THINK, USER
@@ -20,11 +21,11 @@ from .vocabulary import ASSISTANT, BOS, END_THINK, EOS, PAD, SPECIALS, THINK, US
 # What a token is, and its weight in the loss. The first tokens of a quote choose the sentence; of a refusal, whether to refuse.
 CLASSES = ("ignore", "user", WORDS, VALUE, "value start", QUOTE, "quote start", REFUSAL, "refusal start", CALL, "end")
 _WEIGHTS = {
-    "ignore": 0.0, WORDS: 0.2, VALUE: 1.0, QUOTE: 0.35, "quote start": 0.8, REFUSAL: 0.15, "refusal start": 0.7,
+    "ignore": 0.0, WORDS: 0.2, VALUE: 1.0, QUOTE: 0.35, "quote start": 0.8, REFUSAL: 0.15, "refusal start": 0.8,
     CALL: 0.6, "end": 0.5,
 }  # fmt: skip
-PLAIN = tuple(family for family in FAMILIES if family not in BASE)
 ATTEMPTS = 8  # at a batch, each with other conversations
+AHEAD = 96  # batches that workers may be ahead of the training; `pace.py` decides more steps in advance
 
 
 def weights(user: float, value_start: float) -> np.ndarray:
@@ -63,6 +64,7 @@ class Encoder:
 
     def __init__(self, tokenizer: Tokenizer):
         self.tokenizer = tokenizer
+        self._texts: dict[tuple[Piece, ...], tuple[list[int], list[int], int]] = {}  # many answers are the same
 
     def __call__(self, conversation: Conversation, locate: bool = False) -> tuple[list[int], list[int], list[Answer]]:
         """locate: also find the tokens of stated values, which is slower."""
@@ -132,13 +134,20 @@ class Encoder:
 
     def _text(self, pieces: list[Piece]) -> int:
         """Appends the text with a class for each token; returns the number of tokens of its value."""
+        found = self._texts.get(key := tuple(pieces))
+        if found is None:
+            found = self._texts[key] = self._classified(pieces)
+        self.ids += found[0]
+        self.classes += found[1]
+        return found[2]
+
+    def _classified(self, pieces: list[Piece]) -> tuple[list[int], list[int], int]:
         text = "".join(part for part, _ in pieces)
-        if not text:
-            return 0
         encoding = self.tokenizer.encode(text, add_special_tokens=False)
         kinds: list[str] = []
         for part, kind in pieces:
             kinds += [kind] * len(part)
+        classes: list[int] = []
         value, previous, since = 0, "", 0
         for start, end in encoding.offsets:
             kind = kinds[min(end - 1, start + (text[start] == " " and end > start + 1))]
@@ -151,9 +160,8 @@ class Encoder:
                 kind = "value start"
             elif kind == REFUSAL and since == 0:
                 kind = "refusal start"
-            self.classes.append(NUMBER[kind])
-        self.ids += encoding.ids
-        return value or len(encoding.ids)
+            classes.append(NUMBER[kind])
+        return encoding.ids, classes, value or len(encoding.ids)
 
     def _find(self, conversation: Conversation, turn, users, starts) -> tuple[int, int]:
         where, begin, end = turn.fact
@@ -181,22 +189,28 @@ def batch(tokenizer: Tokenizer, seed, length: int, rows: int, *, locate: bool = 
     return ids, classes, answers
 
 
-def _work(path: str, seed: str, plan: list[tuple[int, int, int]], queue, left_out, options: dict) -> None:
+def _claim(taken, left_out) -> int:
+    """The next step that wants a batch. In turn for all workers, since a share of steps left out, one in four say, must not leave
+    some of them without work."""
+    with taken.get_lock():
+        while taken.value < len(left_out) and left_out[taken.value]:
+            taken.value += 1
+        taken.value += 1
+        return taken.value - 1
+
+
+def _work(path: str, seed: str, plan: list[tuple[int, int]], queue, left_out, taken, room, options: dict) -> None:
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # each worker has one core
     tokenizer = Tokenizer.from_file(path)
-    for number, length, rows in plan:
-        if left_out[number]:
-            queue.put((number, None, None))
-            continue
+    while room.acquire() and (number := _claim(taken, left_out)) < len(plan):
+        length, rows = plan[number]
         # Long texts have few questions for their tokens: every second batch asks two or three times as many.
         asked = {"questions": characters(length) // 400} if length >= 4096 and number % 2 else {}
-        # Every second short one has what people type alone: there are more ways to say it than steps to hear each often.
-        families = PLAIN if length <= 2048 and number % 2 else FAMILIES
-        fixed = {"split": "train", "families": families, "unanswerable": 0.13}
         ids = classes = None
         for attempt in range(ATTEMPTS):
             try:
                 own = f"{seed} {number}" + " again" * attempt
-                ids, classes, _ = batch(tokenizer, own, length, rows, **fixed, **asked, **options)
+                ids, classes, _ = batch(tokenizer, own, length, rows, split="train", **asked, **options)
                 break
             except Exception:  # one conversation must not end a training: others take its place, and the log says why
                 traceback.print_exc()
@@ -223,25 +237,26 @@ class Batches:
     ):
         own = f"{seed} rank {rank}" if rank else f"{seed}"
         context = multiprocessing.get_context("spawn")
-        numbered = [(number, *item) for number, item in enumerate(plan)][start:]
         self.count, self.start = len(plan), start
         self.left_out = context.Array("b", len(plan), lock=False)
-        self.queues = [context.Queue(maxsize=8) for _ in range(workers)]  # a batch takes half a second of one core
+        self.queue, self.room, self.taken = context.Queue(), context.Semaphore(AHEAD), context.Value("l", start)
+        shared = (self.queue, self.left_out, self.taken, self.room, options)
         self.processes = [
-            context.Process(
-                target=_work,
-                args=(str(tokenizer), own, numbered[w::workers], self.queues[w], self.left_out, options),
-                daemon=True,
-            )
-            for w in range(workers)
+            context.Process(target=_work, args=(str(tokenizer), own, plan, *shared), daemon=True)
+            for _ in range(workers)
         ]
         for process in self.processes:
             process.start()
 
     def __iter__(self):
+        came: dict[int, tuple] = {}
         for number in range(self.start, self.count):
-            came, ids, classes = self.queues[(number - self.start) % len(self.queues)].get()
-            assert came == number, f"batch is {came}; expected {number}"
+            while number not in came and not self.left_out[number]:
+                other, *made = self.queue.get()
+                came[other] = tuple(made)
+            for passed in [other for other in came if other <= number]:
+                ids, classes = came.pop(passed)
+                self.room.release()
             if self.left_out[number]:
                 continue
             if ids is None:  # to pass over it would part this rank from the others

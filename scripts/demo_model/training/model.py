@@ -6,16 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .attention import absorbed_attention, attention_rows, dense_attention, indexer_divergence, window
-from .quantization import round_groups, round_weight
+from .attention import absorbed_attention, attention_rows, dense_attention, indexer_divergence
 from .routing import route
-from .shape import HEADS, INDEX, LATENT, NOPE, ROPE, VALUE, Mode, Shape, rotate_halves, rotate_interleaved
+from .shape import HEADS, INDEX, LATENT, NOPE, ROPE, VALUE, Shape, rotate_halves, rotate_interleaved
 from .sparse_attention import select
 
 
-def linear(x, weight, fp8: bool = False):
-    if fp8:
-        return F.linear(round_groups(x), round_weight(weight).to(x.dtype))
+def linear(x, weight):
     return F.linear(x, weight.to(x.dtype))
 
 
@@ -48,11 +45,8 @@ class Layer(nn.Module):
         self.index_weights = _matrix(shape.index_heads, d)
         self.mlp_norm = nn.Parameter(torch.ones(d))
         if dense:
-            self.gate, self.up, self.down = (
-                _matrix(shape.mlp, d),
-                _matrix(shape.mlp, d),
-                _matrix(d, shape.mlp, zero=True),
-            )
+            self.gate, self.up = _matrix(shape.mlp, d), _matrix(shape.mlp, d)
+            self.down = _matrix(d, shape.mlp, zero=True)
         else:
             e, w = shape.experts, shape.expert
             self.router = _matrix(e, d)
@@ -63,66 +57,44 @@ class Layer(nn.Module):
             self.shared_gate, self.shared_up = _matrix(w, d), _matrix(w, d)
             self.shared_down = _matrix(d, w, zero=True)
 
-    def project(self, x, cos, sin, fp8: bool):
+    def project(self, x, cos, sin):
         """x [N, D] → h, qr, q [N, H, 192], latent [N, 512], k_rope [N, 64]."""
         h = rms_norm(x, self.input_norm)
-        qr = rms_norm(linear(h, self.q_a, fp8), self.q_a_norm)
-        q = linear(qr, self.q_b, fp8).view(-1, HEADS, NOPE + ROPE)
+        qr = rms_norm(linear(h, self.q_a), self.q_a_norm)
+        q = linear(qr, self.q_b).view(-1, HEADS, NOPE + ROPE)
         q = torch.cat((q[..., :NOPE], rotate_interleaved(q[..., NOPE:], cos[:, None], sin[:, None])), -1)
-        kv = linear(h, self.kv_a, fp8)
+        kv = linear(h, self.kv_a)
         latent = rms_norm(kv[:, :LATENT], self.kv_a_norm)
         k_rope = rotate_interleaved(kv[:, LATENT:], cos, sin)
-        return h, qr, q, round_groups(latent) if fp8 else latent, k_rope
+        return h, qr, q, latent, k_rope
 
-    def expand(self, latent, k_rope, fp8: bool):
+    def expand(self, latent, k_rope):
         """The MHA form: k [N, H, 192], v [N, H, 128]."""
-        weight = round_weight(self.kv_b) if fp8 else self.kv_b
-        kv = F.linear(latent, weight.to(latent.dtype)).view(-1, HEADS, NOPE + VALUE)
+        kv = linear(latent, self.kv_b).view(-1, HEADS, NOPE + VALUE)
         return torch.cat((kv[..., :NOPE], k_rope[:, None].expand(-1, HEADS, -1)), -1), kv[..., NOPE:]
 
-    def index(self, h, qr, cos, sin, mode: Mode):
+    def index(self, h, qr, cos, sin):
         """The indexer's q [N, H_i, 128], k [N, 128], weights [N, H_i] with both scales included."""
-        rotate = rotate_interleaved if mode.interleaved_indexer else rotate_halves
-        q = linear(qr, self.index_q, mode.fp8).view(-1, self.shape.index_heads, INDEX)
-        q = torch.cat((rotate(q[..., :ROPE], cos[:, None], sin[:, None]), q[..., ROPE:]), -1)
-        k = F.layer_norm(
-            linear(h, self.index_k, mode.fp8).float(), (INDEX,), self.index_k_norm, self.index_k_bias, 1e-6
-        )
-        k = torch.cat((rotate(k[:, :ROPE], cos, sin), k[:, ROPE:]), -1).to(q.dtype)
-        if mode.fp8:
-            hadamard = _hadamard(q.device, q.dtype)
-            q, k = round_groups(q @ hadamard), round_groups(k @ hadamard)
+        q = linear(qr, self.index_q).view(-1, self.shape.index_heads, INDEX)
+        q = torch.cat((rotate_halves(q[..., :ROPE], cos[:, None], sin[:, None]), q[..., ROPE:]), -1)
+        k = F.layer_norm(linear(h, self.index_k).float(), (INDEX,), self.index_k_norm, self.index_k_bias, 1e-6)
+        k = torch.cat((rotate_halves(k[:, :ROPE], cos, sin), k[:, ROPE:]), -1).to(q.dtype)
         weights = F.linear(h.float(), self.index_weights) * (self.shape.index_heads**-0.5 * INDEX**-0.5)
         return q, k, weights
 
-    def feed_forward(self, x, attended, fp8: bool):
+    def feed_forward(self, x, attended):
         """x + attention output → residual stream after the MLP, and the experts' load (None in a dense layer)."""
-        x = x + linear(attended, self.o, fp8)
+        x = x + linear(attended, self.o)
         h = rms_norm(x, self.mlp_norm)
         if self.dense:
-            return x + linear(F.silu(linear(h, self.gate, fp8)) * linear(h, self.up, fp8), self.down, fp8), None
+            return x + linear(F.silu(linear(h, self.gate)) * linear(h, self.up), self.down), None
         weights, load = route(h, self.router, self.router_bias, self.shape)
-        out = linear(F.silu(linear(h, self.shared_gate, fp8)) * linear(h, self.shared_up, fp8), self.shared_down, fp8)
+        out = linear(F.silu(linear(h, self.shared_gate)) * linear(h, self.shared_up), self.shared_down)
         # Every expert runs for every token, as one wide MLP: with 8 experts of 128, gathering would cost more.
         e, w, d = self.expert_gate.shape
-        hidden = F.silu(linear(h, self.expert_gate.view(e * w, d), fp8)) * linear(h, self.expert_up.view(e * w, d), fp8)
-        if fp8:
-            hidden = round_groups(hidden)
+        hidden = F.silu(linear(h, self.expert_gate.view(e * w, d))) * linear(h, self.expert_up.view(e * w, d))
         hidden = (hidden.view(-1, e, w) * weights[..., None].to(hidden.dtype)).flatten(1)
-        down = self.expert_down if not fp8 else torch.stack([round_weight(m) for m in self.expert_down])
-        return x + out + F.linear(hidden, down.permute(1, 0, 2).reshape(d, e * w).to(hidden.dtype)), load
-
-
-_HADAMARD: dict = {}
-
-
-def _hadamard(device, dtype):
-    if (device, dtype) not in _HADAMARD:
-        m = torch.ones(1, 1)
-        while m.shape[0] < INDEX:
-            m = torch.cat((torch.cat((m, m), 1), torch.cat((m, -m), 1)), 0)
-        _HADAMARD[device, dtype] = (m * INDEX**-0.5).to(device, dtype)
-    return _HADAMARD[device, dtype]
+        return x + out + linear(hidden, self.expert_down.permute(1, 0, 2).reshape(d, e * w)), load
 
 
 class Draft(nn.Module):
@@ -132,14 +104,12 @@ class Draft(nn.Module):
         super().__init__()
         d = shape.hidden
         self.enorm, self.hnorm, self.norm = (nn.Parameter(torch.ones(d)) for _ in range(3))
-        self.eh = nn.Parameter(
-            torch.cat((0.3 * torch.eye(d), torch.eye(d)), 1)
-        )  # [hidden, 2·hidden]: embedding, then hidden
+        self.eh = nn.Parameter(torch.cat((0.3 * torch.eye(d), torch.eye(d)), 1))  # of the embedding, then of hidden
         self.layer = Layer(shape, dense=False)
 
-    def combine(self, embedded, hidden, fp8: bool):
+    def combine(self, embedded, hidden):
         """embedded, hidden [N, D] → the layer's input."""
-        return linear(torch.cat((rms_norm(embedded, self.enorm), rms_norm(hidden, self.hnorm)), -1), self.eh, fp8)
+        return linear(torch.cat((rms_norm(embedded, self.enorm), rms_norm(hidden, self.hnorm)), -1), self.eh)
 
 
 class Model(nn.Module):
@@ -169,24 +139,24 @@ class Model(nn.Module):
     def _call(self, name: str, layer: nn.Module, *args):
         return self._compiled.get(name, getattr(type(layer), name))(layer, *args)
 
-    def forward(self, tokens, length: int, mode: Mode, tables, sample=None, dtype=torch.bfloat16):
+    def forward(self, tokens, length: int, topk: int | None, tables, sample=None, dtype=torch.bfloat16):
         """tokens [N] of sequences of `length` → hidden states [N, D], expert loads, indexer KL (0 without `sample`).
 
-        sample: positions [B, R] within each sequence at which the indexer is compared with attention.
+        topk: tokens that a query attends to; None: all. sample: positions [B, R] within each sequence at which the indexer is
+        compared with attention.
         """
         batch = tokens.shape[0] // length
         cos, sin = (t[:length].repeat(batch, 1) for t in tables)
         x = F.embedding(tokens, self.embed).to(dtype)
         loads, divergence = [], torch.zeros((), device=x.device)
-        self.selected = []
         for layer in self.layers:
-            x, load, own = self._layer(layer, x, length, mode, cos, sin, sample)
+            x, load, own = self._layer(layer, x, length, topk, cos, sin, sample)
             divergence = divergence + own
             if load is not None:
                 loads.append(load)
         return x, loads, divergence
 
-    def draft_forward(self, hidden, tokens, length: int, mode: Mode, tables, sample=None):
+    def draft_forward(self, hidden, tokens, length: int, topk: int | None, tables, sample=None):
         """One pass of the draft layer: hidden [N, D] after the final norm and the tokens [N] one further → the same, for the
         tokens two further, before the head's norm; load and indexer KL."""
         batch = tokens.shape[0] // length
@@ -195,42 +165,36 @@ class Model(nn.Module):
         embedded = torch.cat((torch.zeros_like(embedded[:, :1]), embedded[:, 1:]), 1).flatten(
             0, 1
         )  # position 0 has no embedding
-        x = self._call("combine", self.draft, embedded, hidden, mode.fp8)
-        return self._layer(self.draft.layer, x, length, mode, cos, sin, sample)
+        x = self._call("combine", self.draft, embedded, hidden)
+        return self._layer(self.draft.layer, x, length, topk, cos, sin, sample)
 
-    def _layer(self, layer: Layer, x, length: int, mode: Mode, cos, sin, sample):
+    def _layer(self, layer: Layer, x, length: int, topk: int | None, cos, sin, sample):
         """(output [N, D], the experts' load or None, indexer KL)."""
         batch = x.shape[0] // length
         divergence = torch.zeros((), device=x.device)
-        h, qr, q, latent, k_rope = self._call("project", layer, x, cos, sin, mode.fp8)
+        h, qr, q, latent, k_rope = self._call("project", layer, x, cos, sin)
         scale, index = self.shape.softmax_scale, None
-        if mode.attention == "sparse" or sample is not None:
-            iq, ik, weights = self._call("index", layer, h.detach(), qr.detach(), cos, sin, mode)
-        if mode.attention == "sparse":
-            index = select(iq.detach(), ik.detach(), weights.detach(), length, mode.topk)
-        elif mode.attention == "window":
-            index = window(x.shape[0], length, mode.topk, x.device)
+        if topk is not None or sample is not None:
+            iq, ik, weights = self._call("index", layer, h.detach(), qr.detach(), cos, sin)
+        if topk is not None:
+            index = select(iq.detach(), ik.detach(), weights.detach(), length, topk)
         if index is None:
-            k, v = self._call("expand", layer, latent, k_rope, mode.fp8)
+            k, v = self._call("expand", layer, latent, k_rope)
             attended = dense_attention(q, k, v, batch, scale)
         else:
-            attended = absorbed_attention(layer, q, latent, k_rope, index, scale, mode.fp8)
-            self.selected.append(index)
+            attended = absorbed_attention(layer, q, latent, k_rope, index, scale)
         if sample is not None:
             with torch.no_grad():
                 if index is not None:
-                    k, _ = self._call("expand", layer, latent, k_rope, mode.fp8)
+                    k, _ = self._call("expand", layer, latent, k_rope)
                 target = attention_rows(q, k, sample, batch, scale, index)
             divergence = indexer_divergence(iq, ik, weights, sample, batch, target)
-        x, load = self._call("feed_forward", layer, x, attended, mode.fp8)
+        x, load = self._call("feed_forward", layer, x, attended)
         return x, load, divergence
 
     def loss(self, x, targets, weights, norm=None):
         norm = self.norm if norm is None else norm
         return self._compiled.get("loss", _weighted_loss)(x, norm, self.head, targets, weights)
-
-    def logits(self, x):
-        return F.linear(rms_norm(x, self.norm).float(), self.head)
 
 
 def _weighted_loss(x, norm, head, targets, weights):

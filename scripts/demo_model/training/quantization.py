@@ -1,4 +1,4 @@
-"""FP8 as in the released model: block-scaled weights for export, and simulated rounding for measurement."""
+"""FP8 as in the released model: block-scaled weights."""
 
 import torch
 import torch.nn.functional as F
@@ -23,14 +23,3 @@ def dequantize_weight(quantized: torch.Tensor, scale: torch.Tensor) -> torch.Ten
     rows, columns = quantized.shape
     expanded = scale.repeat_interleave(128, 0)[:rows].repeat_interleave(128, 1)[:, :columns]
     return quantized.float() * expanded
-
-
-def round_weight(weight: torch.Tensor) -> torch.Tensor:
-    return dequantize_weight(*quantize_weight(weight)).to(weight.dtype)
-
-
-def round_groups(x: torch.Tensor) -> torch.Tensor:
-    """x after rounding to e4m3 with one power-of-two scale per 128 values of the last axis."""
-    groups = x.float().unflatten(-1, (-1, 128))
-    scale = power_of_two_scale(groups.abs().amax(-1, keepdim=True))
-    return ((groups / scale).clamp(-448, 448).to(torch.float8_e4m3fn).float() * scale).flatten(-2).to(x.dtype)

@@ -29,14 +29,12 @@ ANEW = Course(
     ((0.16, 512), (0.40, 1024), (0.26, 4096), (0.11, 8192), (0.07, 16384)),
     {2048: 0.15, 4096: 0.2, 8192: 0.25, 16384: 0.4}, 1.0, 100, 0.6, 0.4, 0.52, 0.03, 1.0,
 )  # fmt: skip
-# From trained weights: about 23 minutes of training on one H200 at 40 ms a dense step (65,536 tokens each), 187 ms a sparse one
-# and 81 of the draft layer; on two, with twice the tokens a step, a tenth longer. It copies already, so nothing is at 512
-# alone; a fifth of the dense steps and 70 % of the sparse ones are at 8K tokens or more, where recall falls. The rate falls
-# before the sparse stage, which begins about where the dense one ends. A wrong value begins with a wrong first token, so that
-# one weighs more; the user's text, which is mostly chance, weighs less. In the fourth run a refusal's first token weighed
-# 1.4; after it, 24 of 167 plain questions whose answer was told were refused, so it has the weight of the first run again.
+# From trained weights: about 20 minutes of training on one H200 at 40 ms a dense step (65,536 tokens each), 187 ms a sparse one
+# and 81 of the draft layer. It copies already, so nothing is at 512 only; a fifth of the dense steps and 70 % of the sparse ones
+# are at 8K tokens or more, where recall falls. The rate falls before the sparse stage, which begins about where the dense one
+# ends. A wrong value begins with a wrong first token, so that one weighs more; the user's text, which is mostly chance, less.
 CONTINUED = Course(
-    {"dense": 25000, "indexer": 150, "sparse": 1500, "draft": 1000},
+    {"dense": 22000, "indexer": 100, "sparse": 1000, "draft": 900},
     ((0.30, 1024), (0.30, 2048), (0.20, 4096), (0.12, 8192), (0.08, 16384)),
     {2048: 0.1, 4096: 0.2, 8192: 0.3, 16384: 0.34, 32768: 0.06}, 0.8, 200, 0.4, 0.35, 0.3, 0.01, 2.0,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Dimensions of the model, modes of one forward pass, and the rotary tables."""
+"""Dimensions of the model, and the rotary tables."""
 
 import math
 from dataclasses import dataclass
@@ -34,16 +34,6 @@ class Shape:
     @property
     def softmax_scale(self) -> float:
         return (NOPE + ROPE) ** -0.5 * (0.1 * math.log(self.yarn_factor) + 1) ** 2
-
-
-@dataclass
-class Mode:
-    """How one forward pass attends and rounds."""
-
-    attention: str = "dense"  # dense, sparse (DSA) or window (the last topk tokens)
-    topk: int = 128
-    interleaved_indexer: bool = False  # the known bug, to measure its effect
-    fp8: bool = False  # weights, activations, caches and indexer rounded to e4m3
 
 
 def rope_tables(shape: Shape, device) -> tuple[torch.Tensor, torch.Tensor]:

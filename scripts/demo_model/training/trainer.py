@@ -12,7 +12,7 @@ from .export import restore
 from .model import Model, rms_norm
 from .ranks import Ranks
 from .schedule import ANEW, CONTINUED, Step, schedule
-from .shape import Mode, Shape, rope_tables
+from .shape import Shape, rope_tables
 from .vocabulary import train_tokenizer
 
 
@@ -106,12 +106,12 @@ class Trainer:
         sample = sample_rows(kinds, step.length) if step.indexer else None
         if step.stage == "draft":
             return self.train_draft(step, tokens, weights, sample)
-        mode = Mode("sparse" if step.sparse else "dense", topk=step.topk)
+        topk = step.topk if step.sparse else None
         alone = step.stage == "indexer"
         if alone:  # the rest of the model is frozen: only the indexer's inputs and loss need a graph
             for name, p in self.model.named_parameters():
                 p.requires_grad_(".index_" in name)
-        x, loads, divergence = self.model(tokens[:, :-1].flatten(), step.length, mode, self.tables, sample, self.dtype)
+        x, loads, divergence = self.model(tokens[:, :-1].flatten(), step.length, topk, self.tables, sample, self.dtype)
         loss = torch.zeros((), device=self.device) if alone else self.model.loss(x, tokens[:, 1:].flatten(), weights)
         (loss + divergence).backward()
         self._agree(step)
@@ -142,7 +142,7 @@ class Trainer:
             p.requires_grad_(name.startswith("draft."))
         inputs, following = tokens[:, :-1].flatten(), tokens[:, 1:].flatten()
         with torch.no_grad():
-            x, _, _ = model(inputs, length, Mode("dense"), self.tables, None, self.dtype)
+            x, _, _ = model(inputs, length, None, self.tables, None, self.dtype)
             hidden = rms_norm(x, model.norm)
         # The target of position i is the token at i + 2. Only what the assistant writes is drafted.
         targets = torch.roll(tokens[:, 1:], -1, 1).flatten()
@@ -150,12 +150,12 @@ class Trainer:
         weights = torch.roll(weights, -1, 1)
         weights[:, -1] = 0.0
         weights = weights.flatten()
-        mode = Mode("sparse" if step.sparse else "dense")
-        first, load, divergence = model.draft_forward(hidden, following, length, mode, self.tables, sample)
+        topk = step.topk if step.sparse else None
+        first, load, divergence = model.draft_forward(hidden, following, length, topk, self.tables, sample)
         loss = model.loss(first, targets, weights, model.draft.norm)
         handed = rms_norm(first, model.draft.norm).view(tokens.shape[0], length, -1)
         handed = torch.cat((hidden.view_as(handed)[:, :1], handed[:, :-1]), 1).flatten(0, 1)
-        second, _, _ = model.draft_forward(handed, following, length, mode, self.tables)
+        second, _, _ = model.draft_forward(handed, following, length, topk, self.tables)
         again = model.loss(second, targets, weights, model.draft.norm)
         (loss + 0.5 * again + divergence).backward()
         self._agree(step)
@@ -194,7 +194,6 @@ class Trainer:
         for p in self.model.parameters():
             p.requires_grad_(True)
             p.grad = None
-        self.model.selected = []
         torch.cuda.empty_cache()
 
     def update(self, rate: float) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from deepseek_v32.inference.text.dsml import tools_pieces
-from demo_model.dialogues import FAMILIES, write
+from demo_model.dialogues import write
 
 SPECIALS = [
     "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜▁pad▁｜>", "<｜User｜>", "<｜Assistant｜>", "<think>", "</think>",
@@ -34,7 +34,7 @@ def train_tokenizer(path: Path, vocabulary: int, conversations: int = 600, space
     texts = [
         turn.user + "\n" + turn.assistant
         for i in range(conversations)
-        for turn in write(f"tokenizer {i}", length=6000, split="train", density=0.93, families=FAMILIES).turns
+        for turn in write(f"tokenizer {i}", length=6000, split="train").turns
     ]
     texts += ["".join(piece for piece in tools_pieces([]) if isinstance(piece, str))] * 300
     trainer = trainers.BpeTrainer(

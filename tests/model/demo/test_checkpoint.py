@@ -115,7 +115,7 @@ def test_a_prompt_with_functions_has_the_tokens_that_transformers_reads():
     llm = LLM(device="cpu", precision="exact", max_model_len=2048)
     assert llm.chat_format == "v3.2"
     tokenizer = PreTrainedTokenizerFast.from_pretrained(DEMO)
-    conversation = write(1, length=4000, split="test", functions=1.0)
+    conversation = write(2, length=4000, split="test", functions=1.0)
     number = max(n for n, turn in enumerate(conversation.turns) if n and conversation.turns[n - 1].call)
     messages, tools = conversation.messages(until=number), [f.schema for f in conversation.functions]
     text = "".join(p.text if isinstance(p, Special) else p for p in v32_pieces(messages, False, tools))

@@ -1,8 +1,10 @@
 """The generator of the demo's conversations: answers that the text holds, questions with one answer, disjoint splits."""
 
 import json
-import random
+import multiprocessing
 import re
+from collections import Counter
+from queue import SimpleQueue
 
 import pytest
 from tokenizers import Tokenizer
@@ -10,46 +12,16 @@ from tokenizers import Tokenizer
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.inference.text.messages import v32_pieces
 from deepseek_v32.inference.text.tokenizer import Special
-from demo_model.dialogues import BASE, FAMILIES, Conversation, calls, layouts, manners, scenes, tools, write
-from demo_model.dialogues.clauses import Grammar
-from demo_model.dialogues.layouts import tables
-from demo_model.dialogues.plain import topics
+from demo_model.dialogues import FAMILIES, Conversation, functions, manners, write
+from demo_model.dialogues.splits import SPLITS
 from demo_model.dialogues.turns import yours
-from demo_model.dialogues.wording import WORDINGS
 from demo_model.training import data, vocabulary
 
 SEEDS = range(30)
-FRAMES = (
-    *(
-        "attribute_statements",
-        "owner_statements",
-        "attribute_questions",
-        "owner_questions",
-        "locations",
-        "location_questions",
-    ),
-    *(
-        "relation_statements",
-        "relation_questions",
-        "namings",
-        "naming_questions",
-        "leads",
-        "tails",
-        "indirect",
-        "changes",
-        "restated",
-        "elliptic",
-        "contrasts",
-        "before_named",
-        "before",
-    ),
-    *("moves", "shifts"),
-)
 
 
 def conversations(split: str = "train", **options) -> list[Conversation]:
-    """Conversations of the shipped checkpoint's families and of all families, in turn."""
-    return [write(n, length=5000, split=split, families=(BASE, FAMILIES)[n % 2], **options) for n in SEEDS]
+    return [write(n, length=5000, split=split, **options) for n in SEEDS]
 
 
 def test_same_arguments_same_conversation():
@@ -57,19 +29,20 @@ def test_same_arguments_same_conversation():
     assert write(7, length=3000, split="validation") != write(8, length=3000, split="validation")
 
 
-@pytest.mark.parametrize("split", WORDINGS)
+@pytest.mark.parametrize("split", SPLITS)
 def test_answers_begin_with_a_value_of_the_sentence_that_they_quote(split):
-    kinds = set()
+    kinds, before = Counter(), 0
     for conversation in conversations(split):
         for turn in conversation.turns:
             if turn.kind not in ("stated", "updated"):
                 continue
-            kinds.add(turn.kind)
+            kinds[turn.kind] += 1
+            before += " Now: " in turn.assistant
             where, start, end = turn.fact
             sentence = conversation.turns[where].user[start:end]
             assert turn.assistant.startswith(turn.value + ". You") and sentence.strip() in turn.assistant
             assert turn.value in yours(sentence)
-    assert kinds == {"stated", "updated"}
+    assert min(kinds["stated"], kinds["updated"]) > 60 and before > 3, "some ask for the value before a change"
 
 
 def test_a_question_is_not_asked_before_its_fact_is_stated():
@@ -99,28 +72,22 @@ def test_two_hops_quote_both_facts_in_order():
     assert found > 20
 
 
-@pytest.mark.parametrize("layout", sorted(set(layouts.LAYOUTS), key=lambda f: (f.__module__, f.__name__)))
-def test_every_question_of_a_layout_is_answered_by_its_line(layout):
-    asked = 0
-    for seed in range(40):
-        for line, questions in layout(Grammar(random.Random(seed), "train", WORDINGS["train"])):
-            for question in questions:
-                assert question.direct or question.short
-                assert question.value in line
-                assert not re.search(r"[{}]", "".join(question.direct).replace(question.value, "")) or "{" in line
-                asked += question.value != ""
-    assert asked > 40
-
-
-def test_what_a_table_does_not_say_is_in_no_line():
-    found = 0
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_part_of_the_questions_has_no_answer_and_changes_are_many(family):
+    kinds: Counter[str] = Counter()
     for seed in range(60):
-        lines = tables.table(Grammar(random.Random(seed), "train", WORDINGS["train"]))
-        answered = {ask for _, questions in lines for q in questions if q.value for ask in q.direct}
-        for question in (q for _, questions in lines for q in questions if not q.value):
-            assert not answered & set(question.direct)
-            found += 1
-    assert found > 60
+        made = write(f"kinds {seed}", length=1500, split=SPLITS[seed % 3], families=(family,), functions=0.0)
+        kinds.update(turn.kind for turn in made.turns)
+    asked = kinds["unanswerable"] + kinds["stated"] + kinds["updated"] + kinds["two hops"]
+    assert (0.02 if family == "hops" else 0.1) < kinds["unanswerable"] / asked < 0.35, kinds
+    assert family == "hops" or kinds["updated"] > 0.01 * asked, kinds
+    assert family not in ("near", "matters") or kinds["updated"] > 0.2 * asked, kinds
+    assert family != "hops" or kinds["two hops"] > 0.4 * asked, kinds
+
+
+def test_an_unknown_family_is_refused():
+    with pytest.raises(ValueError, match=r"families is \['stories'\]; expected some of"):
+        write(1, length=1000, families=("stories",))
 
 
 def test_calls_take_their_arguments_from_the_request_and_fit_the_schema():
@@ -130,7 +97,7 @@ def test_calls_take_their_arguments_from_the_request_and_fit_the_schema():
         for turn in conversation.turns:
             for name, arguments in turn.call.calls if turn.call else ():
                 assert arguments.keys() == schemas[name].keys()
-                assert all(leaf in turn.user for leaf in tools.leaves(arguments))
+                assert all(leaf in turn.user for leaf in functions.leaves(arguments))
                 for key, value in arguments.items():
                     kinds = {
                         "string": str,
@@ -142,7 +109,7 @@ def test_calls_take_their_arguments_from_the_request_and_fit_the_schema():
                     }
                     assert type(value) is kinds[schemas[name][key]["type"]]
                     assert value in schemas[name][key].get("enum", [value])
-                    assert not isinstance(value, bool) or tools.said(value) in turn.user.lower()
+                    assert not isinstance(value, bool) or functions.said(value) in turn.user.lower()
                     types.add(type(value))
                 found += 1
             if turn.call:
@@ -155,69 +122,9 @@ def test_no_function_is_called_that_does_not_fit():
     for conversation in conversations(functions=1.0):
         for turn in conversation.turns:
             if turn.kind == "talk" and turn.assistant == manners.NO_FUNCTION:
-                assert not calls.serves(conversation.functions, turn.user)
+                assert not functions.serves(conversation.functions, turn.user)
                 refused += 1
-    assert refused > 5
-
-
-@pytest.mark.parametrize(("one", "other"), [("train", "validation"), ("train", "test"), ("validation", "test")])
-def test_splits_share_no_frame(one, other):
-    for name in FRAMES:
-        # Frames that everybody uses are in one split all the same.
-        assert not set(getattr(WORDINGS[one], name)) & set(getattr(WORDINGS[other], name)), name
-    for forms in (scenes.STATEMENTS, scenes.QUESTIONS, scenes.CHANGES):
-        assert not set(forms[one]) & set(forms[other])
-    assert not {p.name for p in WORDINGS[one].predicates} & {p.name for p in WORDINGS[other].predicates}
-
-
-def test_statements_are_many():
-    wording = WORDINGS["train"]
-    frames = sum(len(getattr(wording, name)) for name in FRAMES)
-    plain = [form for t in topics.TOPICS.values() for form in t.statements["train"]]
-    plain += [
-        form
-        for t in topics.TOPICS.values()
-        for a in t.attributes.values()
-        for form in (*a.asks_of["train"], *a.changes["train"])
-    ]
-    assert frames > 780 and frames + len(plain) > 1800
-    assert (
-        len(wording.predicates) > 400 and len(scenes.STATEMENTS["train"]) > 900 and len(scenes.QUESTIONS["train"]) > 900
-    )
-    grammar = Grammar(random.Random(1), "train", wording)
-    shapes = {re.sub(r"\d+", "0", grammar.fact().frame) for _ in range(4000)}
-    assert len(shapes) > 600, "verbs and attributes in their tenses"
-
-
-@pytest.mark.parametrize("split", WORDINGS)
-def test_scenes_state_the_values_that_they_are_asked_for(split):
-    grammar = Grammar(random.Random(2), split, WORDINGS[split])
-    for _ in range(1500):
-        fact = grammar.scene()
-        for question in fact.questions:
-            assert question.value.lower() in fact.sentence.lower()
-            assert all("{new}" in change for change in question.changes)
-            texts = [fact.sentence, *question.direct, *question.short, *question.topics]
-            texts += [change.replace("{new}", "").replace("{old}", "") for change in question.changes]
-            assert not any(mark in text for text in texts for mark in "{}[]|"), texts
-
-
-def test_a_changed_value_is_remembered_with_the_one_before():
-    before, short = 0, 0
-    for seed in range(100):
-        conversation = write(
-            seed, length=1500, split="train", prefer_updated=0.9, density=1.0, functions=0.0, families=FAMILIES
-        )
-        for turn in conversation.turns:
-            if turn.kind == "stated" and " Now: " in turn.assistant:
-                where, start, end = turn.fact
-                assert turn.value in yours(conversation.turns[where].user[start:end])
-                before += 1
-            # "Actually make that 15." names nothing but the value.
-            short += (
-                turn.kind == "updated" and len(turn.fact) == 3 and turn.fact[2] - turn.fact[1] < len(turn.value) + 20
-            )
-    assert before > 10 and short > 10
+    assert refused > 3
 
 
 @pytest.fixture(scope="module")
@@ -250,6 +157,22 @@ def test_a_conversation_fills_its_number_of_tokens(length):
     assert 0.6 < sum(counts) / 6 < 1.3
 
 
+def test_a_conversation_that_cannot_be_written_costs_its_step_alone(monkeypatch):
+    """Only that step is lost; otherwise training would wait for its batch for ever."""
+    real, queue = data.batch, SimpleQueue()
+
+    def fails(tokenizer, seed, *args, **options):
+        if seed.startswith("7 1") or seed == "7 2":
+            raise KeyError("a slot without a value")
+        return real(tokenizer, seed, *args, **options)
+
+    monkeypatch.setattr(data, "batch", fails)
+    taken, room = multiprocessing.Value("l", 0), multiprocessing.Semaphore(9)
+    data._work(str(DEMO / "tokenizer.json"), 7, [(256, 1)] * 3, queue, [0, 0, 0], taken, room, {})
+    came = [queue.get() for _ in range(3)]
+    assert [number for number, ids, _ in came if ids is not None] == [0, 2], "batch 2 is drawn again, with other words"
+
+
 @pytest.mark.parametrize("thinks", [False, True])
 def test_the_training_tokens_are_those_of_the_chat_format(tokenizer, thinks):
     """The first question of a conversation, as the product encodes it."""
@@ -267,7 +190,7 @@ def test_the_training_tokens_are_those_of_the_chat_format(tokenizer, thinks):
             messages += [{"role": "tool", "content": result} for result in turn.call.results]
         answer, thought = (turn.call.answer, turn.call.thought) if turn.call else (turn.answer, turn.thought)
         messages.append({"role": "assistant", "content": joined(answer), "reasoning_content": joined(thought)})
-        pieces = v32_pieces(messages, thinks, [f.schema for f in conversation.functions])
+        pieces = v32_pieces(messages, turn.thought is not None, [f.schema for f in conversation.functions])
         expected = "".join(piece.text if isinstance(piece, Special) else piece for piece in pieces)
         assert tokenizer.decode(encode(conversation)[0], skip_special_tokens=False) == expected
 

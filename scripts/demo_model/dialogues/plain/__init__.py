@@ -1,1 +1,0 @@
-"""What people type without thinking about it: short facts, corrections that name nothing, questions in a word, tables to look up."""
