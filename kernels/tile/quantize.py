@@ -63,7 +63,7 @@ def quantize_groups_kernel(dtype: str, aligned: bool, ue8m0: bool, gated: bool, 
             end = rows
             if counted:
                 end = T.min(rows, count[0])
-            if block * (THREADS // LANES) < end * groups:  # not a block of rows that do not count
+            if not counted or block * (THREADS // LANES) < end * groups:  # not a block of rows that do not count
                 row = T.truncdiv(block * (THREADS // LANES) + tx // LANES, groups)
                 group = block * (THREADS // LANES) + tx // LANES - row * groups
                 values, up = T.alloc_local((2 * PIECE,), "float32"), T.alloc_local((PIECE,), "float32")
