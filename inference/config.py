@@ -19,6 +19,8 @@ LIMITS = {
     *("reuse_pages", "decode_graphs", "check_cache", "speculative_tokens"),
 }
 
+_ALONE = ("deterministic", "offload", "check_cache")  # fields of EngineConfig that do not go with attention="data"
+
 
 def most_rows(max_sequences: int, max_batch_tokens: int, drafts: bool) -> int:
     """Return the most rows of logits in a step: one for each sequence, and one more for each draft."""
@@ -52,6 +54,7 @@ class EngineConfig:
     verify_hashes: bool = True
     offload: Literal["experts"] | None = None
     expert_slots: int | None = None
+    attention: Literal["data"] | None = None
     spare_core: bool = False  # on a CPU, decodes leave one core to the program's other threads
 
     @property
@@ -72,6 +75,13 @@ class EngineConfig:
             ("offload", self.offload in (None, "experts"), "'experts' or None"),
             ("offload", self.offload is None or not self.synthetic, "None for synthetic weights, which are in no file"),
             ("expert_slots", self.expert_slots is None or self.offload is not None, "None without offload='experts'"),
+            ("attention", self.attention in (None, "data"), "'data' or None"),
+            *(("attention", self.attention is None or not getattr(self, name), f"None with {name}") for name in _ALONE),
+            (
+                "attention",
+                self.attention is None or self.speculative_tokens in (0, "auto"),
+                "None with speculative_tokens",
+            ),
             (
                 "config_overrides",
                 isinstance(overrides, Mapping | None) and all(isinstance(each, str) for each in overrides or ()),
@@ -113,6 +123,7 @@ class CacheBudget:
     observers: tuple[str, ...] = ()
     page_count: int | None = None  # if it is given
     expert_slots: int | None = None  # for offloaded experts, if it is given
+    data_ranks: int = 1  # as in Limits
 
 
 @dataclass(frozen=True)
@@ -122,9 +133,15 @@ class Limits:
     max_model_len: int  # tokens of prompt and answer of one request together
     max_batch_tokens: int  # tokens per step
     max_sequences: int  # requests running at a time
-    page_count: int  # pages of 64 tokens
+    page_count: int  # pages of 64 tokens, of each of the data_ranks
     reuse_pages: bool  # serve a prefix that earlier prompts share from the cache
     decode_graphs: bool = True  # run decode steps as CUDA graphs, where that is possible
     observers: tuple[str, ...] = ()  # of the runner's steps, on every rank: names of the table in extensions.py
     speculative_tokens: int = 0  # drafts that the checkpoint's draft layer makes a step; 0: none; or AUTO
+    data_ranks: int = 1  # ranks among which sequences are divided; 1: all ranks' caches hold all sequences
     spare_core: bool = False  # on a CPU, decodes leave one core to the program's other threads
+
+    @property
+    def rank_tokens(self) -> int:
+        """The most prompt tokens that one rank computes in a step."""
+        return -(-self.max_batch_tokens // self.data_ranks)

@@ -58,6 +58,7 @@ class LLM:
         verify_hashes: bool = True,
         offload: Literal["experts"] | None = None,
         expert_slots: int | None = None,
+        attention: Literal["data"] | None = None,
         progress: Callable[..., Any] | None = None,
         **unknown: Never,
     ) -> None:
@@ -70,7 +71,8 @@ class LLM:
         names a report. speculative_tokens: how many tokens the MTP layer guesses a step, 0 to 4, or "auto" (docs/speculation.md).
         deterministic: a request's logits have the same bits whatever else runs (docs/determinism.md). offload: "experts" leaves
         the routed experts in the checkpoint's files and reads them when a token needs them, into `expert_slots` slots, by
-        default as many as fit (docs/offload.md). All others are limits: see `resolve_limits`. ValueError for what does not
+        default as many as fit (docs/offload.md). attention: "data" divides the sequences among several ranks, so that their caches
+        hold that many times as much (docs/serving.md). All others are limits: see `resolve_limits`. ValueError for what does not
         exist, does not fit, or is out of range.
         tensor_parallel_size: the number of ranks that share the model, each with a GPU. The others are this process's children,
         which `close` ends. Under torchrun its ranks share the model: rank 0 returns, the others work until it ends and then exit.
@@ -98,6 +100,7 @@ class LLM:
             verify_hashes=verify_hashes,
             offload=offload,
             expert_slots=expert_slots,
+            attention=attention,
         )
         self._set_up(load_parts(path, chosen, progress))
 

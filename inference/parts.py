@@ -76,7 +76,8 @@ def load_parts(
         model = load_on_all_ranks(job, source, chosen, progress)
         config, target = model.config, model.compute.device
         count = partial(count_pages_on_all_ranks, job, model=model)
-        resolved = resolve_limits(config, source.precision, target, chosen, drafts, count, chosen.observers)
+        data_ranks = ranks if source.divides_sequences else 1
+        resolved = resolve_limits(config, source.precision, target, chosen, drafts, count, chosen.observers, data_ranks)
         own = make_runner(model, config, source.precision, resolved, target, ranks)
         runner = own if job is None else LeadingRunner(job, resolved, own)
         requests = RequestMaker(config, resolved, tokenizer, chat_format, default_params, max_new_tokens)

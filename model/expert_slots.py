@@ -10,7 +10,6 @@ Slots hold weights as they are stored. If the model multiplies in another dtype,
 
 from collections import OrderedDict, deque
 from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
@@ -31,11 +30,19 @@ class Slot(NamedTuple):
     scale: torch.Tensor | None  # fp32, of an FP8 weight
 
 
+class Read(Protocol):
+    """The methods of a `concurrent.futures.Future[None]` that slots use."""
+
+    def done(self) -> bool: ...
+    def cancel(self) -> bool: ...
+    def exception(self) -> BaseException | None: ...
+
+
 class ExpertReader(Protocol):
     """Reads parts of experts, with threads of its own (checkpoint/expert_files.py)."""
 
-    def read(self, part: str, key: Key, slot: Slot, after: "torch.cuda.Event | None") -> list["Future[None]"]:
-        """Begin to fill `slot`, once the device has passed `after`. When all futures have ended, it is filled."""
+    def read(self, part: str, key: Key, slot: Slot, after: "torch.cuda.Event | None") -> list[Read]:
+        """Begin to fill `slot`, once the device has passed `after`. When all reads have ended, it is filled."""
 
     def convert(self, part: str, key: Key, slot: Slot, into: Slot) -> None:
         """Convert the contents of a slot to the dtype of `into`, as loading does."""
@@ -75,7 +82,7 @@ class _Slots:
         self._lasting: set[Key] = set()  # experts that steps with few tokens used
         self.reads = 0
         self._free = list(reversed(range(count)))
-        self._reads: list[list[Future[None]]] = [[] for _ in range(count)]
+        self._reads: list[list[Read]] = [[] for _ in range(count)]
         self._last_use: list[torch.cuda.Event | None] = [None] * count
 
     def find(self, keys: Sequence[Key], lasting: bool) -> set[Key]:
@@ -96,24 +103,22 @@ class _Slots:
         if not self._free:
             passing = len(self.held) - len(self._lasting)  # experts of long steps, which have a quarter of the slots
             any_goes = lasting or not self.pinned or passing < len(self._reads) // 4
-            victims = (
-                each for each in self.held if each not in self.pinned and (any_goes or each not in self._lasting)
-            )
-            victim = next(victims, None)
+            unused = (each for each in self.held if each not in self.pinned)
+            victim = next((each for each in unused if any_goes or each not in self._lasting), None)
             if victim is None:
                 return False
             self._drop(victim)
-        slot = self._free.pop()
+        slot = self._free[-1]
         for read in self._reads[slot]:  # of a step that failed: it may still write
             if not read.cancel():
                 read.exception()
-        self.held[key] = slot
+        self._reads[slot] = self._reader.read(self._part, key, self._slots[slot], self._last_use[slot])
+        self.held[key] = self._free.pop()  # not earlier: after an exception the slot is free
         self.held.move_to_end(key, last=lasting)
         if lasting:
             self._lasting.add(key)
         self.pinned.add(key)
         self.reads += 1
-        self._reads[slot] = self._reader.read(self._part, key, self._slots[slot], self._last_use[slot])
         return True
 
     def is_read(self, key: Key) -> bool:
@@ -127,12 +132,10 @@ class _Slots:
         places = {key: self.held[key] for key in keys}
         table = self.table({expert: slot for (_, expert), slot in places.items()}, experts)
         for key, slot in places.items():
-            try:
-                for read in self._reads[slot]:
-                    read.result()
-            except Exception:
-                self._drop(key)
-                raise
+            for read in self._reads[slot]:
+                if (error := read.exception()) is not None:
+                    self._drop(key)
+                    raise error
             self._reads[slot] = []
         if self._converted is None:
             yield ExpertWeights(*self._stacked, table)
@@ -159,8 +162,11 @@ class _Slots:
 
     def table(self, slots: dict[int, int], experts: int) -> torch.Tensor:
         """Make `ExpertWeights.slots`."""
-        places = [slots.get(expert, -1) for expert in range(experts)]
-        return torch.tensor(places, dtype=torch.int32).to(self._device, non_blocking=True)
+        table = torch.full((experts,), -1, dtype=torch.int32)
+        places = table.numpy()  # a list of 256 numbers takes 40 us
+        for expert, slot in slots.items():
+            places[expert] = slot
+        return table.to(self._device, non_blocking=True)
 
 
 class ExpertSlots:
@@ -177,8 +183,7 @@ class ExpertSlots:
         """layers: the numbers of the layers with experts, in the order of a step. experts: of one layer."""
         self._shapes, self._reader, self.layers, self._experts, self.device = shapes, reader, layers, experts, device
         self._parts: dict[str, _Slots] = {}
-        # Parts of experts to request, in the order in which they are needed.
-        self._wanted: deque[tuple[str, Key]] = deque()
+        self._wanted: deque[tuple[str, Key]] = deque()  # parts to request, in the order in which they are needed
         self._lasting = True  # of the present step
         self._measuring = False
         self.count = 0  # of slots

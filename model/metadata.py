@@ -9,7 +9,7 @@ before. A layer caches all new tokens before it attends, so each token sees the 
 may have its own number of drafts, and prompt chunks may follow in the same step.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, TypeVar
@@ -171,6 +171,8 @@ class AttentionMetadata:
     policies: tuple[SelectionPolicy | None, ...] = ()
     # 2 L tensors int32 [T]: values that are written next to the new tokens' latents and index keys, layer by layer. Empty: none.
     stamps: tuple[torch.Tensor, ...] = ()
+    # The rank whose caches hold each of the B sequences, if ranks divide sequences (parallel/rows.py).
+    owners: tuple[int, ...] = ()
     rows: Rows = ALL_ROWS  # what ranks exchange; the model fills it
 
     def part(self, rows: slice) -> "AttentionMetadata":
@@ -194,6 +196,20 @@ class AttentionMetadata:
             lengths=self.lengths[some],  # of decodes, which are whole
             slots=self.slots[rows],
             stamps=(),
+        )
+
+    def of_sequences(self, numbers: Sequence[int], rows: torch.Tensor) -> "AttentionMetadata":
+        """Describe some of the sequences, whose new tokens are `rows` int64 [t], as a step: the sequences only, not the logits."""
+        some, decodes = torch.tensor(numbers, device=rows.device), sum(b < self.decodes for b in numbers)
+        return replace(
+            self,
+            query_lengths=tuple(self.query_lengths[b] for b in numbers),
+            context_lengths=tuple(self.context_lengths[b] for b in numbers),
+            decodes=decodes,
+            max_context=self.max_context if decodes else 0,
+            block_table=self.block_table[some],
+            lengths=self.lengths[some],
+            slots=self.slots[rows],
         )
 
     def selections_of(self, layer: int) -> torch.Tensor | None:

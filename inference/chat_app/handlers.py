@@ -246,7 +246,7 @@ class Handlers:
             "index_topk": self.llm.config.index_topk,
             "pages": stats.pages_used,
             "cached_pages": stats.pages_cached,
-            "most_pages": self.llm.limits.page_count,
+            "most_pages": self.llm.limits.page_count * self.llm.limits.data_ranks,
         }
 
 

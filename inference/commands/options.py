@@ -162,6 +162,13 @@ class ModelOptions:
     expert_slots: Annotated[
         int | None, hardware_option("With --offload: experts held in memory, of all layers. Default: what fits.")
     ] = None
+    attention: Annotated[
+        Literal["data"] | None,
+        hardware_option(
+            "data: divide sequences among several ranks, whose caches then hold that many times as many tokens. For many "
+            "requests at a time. Default: divide heads and tokens."
+        ),
+    ] = None
     verify_hashes: VerifyHashesOption = True
     log_level: LogLevelOption = "warning"
 

@@ -15,8 +15,8 @@ _KEPT = 1024  # requests that the ranks remember between steps; one that returns
 class BatchUpdate(NamedTuple):
     """The parts of one step's batch that the receiver does not know. All arrays are int64."""
 
-    # [8, B]: rows of request ids, admissions (as in Request), starts, token counts, logit counts, draft counts, draft rows (as in
-    # Batch), and the number of pages already known of this admission.
+    # [9, B]: rows of request ids, admissions and ranks (as in Request), starts, token counts, logit counts, draft counts, draft
+    # rows (as in Batch), and the number of pages already known of this admission.
     entries: np.ndarray
     # The new tokens of all entries, one after the other; zeros where the device holds them (Batch.sampled_rows, drafts). An
     # entry inside a prompt also has the token after its own, if the draft layer goes over the entry.
@@ -58,9 +58,8 @@ class BatchEncoder:
             if admission != request.cache.admission:  # it was preempted meanwhile and has other pages now
                 known = 0
             sent[request.id] = (request.cache.admission, len(request.cache.pages))
-            entries.append(
-                (request.id, request.cache.admission, start, count, logit_count, draft_count, draft_row, known)
-            )
+            place = (request.id, request.cache.admission, request.cache.rank)
+            entries.append((*place, start, count, logit_count, draft_count, draft_row, known))
             is_followed = _is_followed(len(entries) - 1, logit_count, batch.draft_tokens, batch.draft_entries)
             end = start + count - draft_count + is_followed
             tokens += [0] if batch.sampled_rows else request.tokens[start:end] + [0] * draft_count
@@ -92,11 +91,11 @@ class BatchDecoder:
             entry, count = encoded[at : at + 2]
             policies[entry] = SelectionPolicy.decode(encoded[at + 2 : at + 2 + count])
             at += 2 + count
-        ids, admissions, starts, counts, logit_counts, draft_counts, draft_rows, known_counts = columns
+        ids, admissions, ranks, starts, counts, logit_counts, draft_counts, draft_rows, known_counts = columns
         requests: list[Request] = []
         token, page = 0, 0
-        for id, admission, start, count, logit_count, known, page_count in zip(
-            ids, admissions, starts, counts, logit_counts, known_counts, page_counts, strict=True
+        for id, admission, rank, start, count, logit_count, known, page_count in zip(
+            ids, admissions, ranks, starts, counts, logit_counts, known_counts, page_counts, strict=True
         ):
             count += _is_followed(len(requests), logit_count, draft_tokens, draft_entries)
             request = self._requests.get(id)
@@ -106,7 +105,7 @@ class BatchDecoder:
             # The step does not read earlier tokens: they are in the cache. Zeros stand for those that were never sent.
             request.tokens += [0] * (start + count - len(request.tokens))
             request.tokens[start : start + count] = tokens[token : token + count]
-            request.cache.admission = admission
+            request.cache.admission, request.cache.rank = admission, rank
             request.cache.pages[known:] = pages[page : page + page_count]
             token, page = token + count, page + page_count
             requests.append(request)

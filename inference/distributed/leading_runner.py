@@ -108,7 +108,8 @@ def load_on_all_ranks(
         raise ArgumentError("tensor_parallel_size", job.size, f"at most {count}, the number of GPUs")
     # Before the other ranks begin to load: an error here is the caller's, not the end of the job.
     ranks, synthetic = job.size if job else 1, source.directory is None
-    check_fits(source.config, source.precision, device, ranks, source.mtp, synthetic, source.offload, source.directory)
+    more = (source.mtp, synthetic, source.offload, source.directory, source.divides_sequences)
+    check_fits(source.config, source.precision, device, ranks, *more)
     if job is None:
         return source.load(device, None, progress)
     source = source.with_whole_attention(device, ranks, chosen)

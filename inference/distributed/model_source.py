@@ -19,7 +19,7 @@ from ...model.config import ModelConfig, Precision
 from ...model.mtp import MTPTables
 from ...model.parallel.collectives import Ranks
 from ...model.parallel.plan import Plan
-from ...model.parallel.shard import build_model
+from ...model.parallel.shard import build_model, divide_sequences
 from ...model.synthetic.weights import fill_synthetic
 from ...model.transformer import Transformer
 from ..config import AUTO, MAX_DRAFT_TOKENS, EngineConfig
@@ -41,6 +41,7 @@ class ModelSource:
     deterministic: bool = False  # batch-invariant arithmetic (docs/determinism.md)
     offload: bool = False  # the routed experts stay in the checkpoint's files
     whole_attention: bool = False  # on each of several ranks: see Plan
+    divides_sequences: bool = False  # ranks attend each for their own sequences (model/parallel/rows.py)
 
     @classmethod
     def resolve(cls, model: str | Path | Mapping[str, Any], chosen: EngineConfig, ranks: int = 1) -> "ModelSource":
@@ -62,6 +63,14 @@ class ModelSource:
         directory = None if synthetic or isinstance(model, Mapping) else Path(model)
         options = {"verify_hashes": chosen.verify_hashes, "deterministic": chosen.deterministic}
         options["offload"] = chosen.offload is not None
+        if chosen.attention == "data":
+            if ranks == 1:
+                expected = "None on one rank: it divides sequences among several (--tensor-parallel-size)"
+                raise ArgumentError("attention", "'data'", expected)
+            if directory is not None and not is_plain(directory):
+                expected = "None for a checkpoint converted for ranks: each file has only a part of the heads"
+                raise ArgumentError("attention", "'data'", expected)
+            options["whole_attention"] = options["divides_sequences"] = True
         return cls(config, directory, precision, backend, device, **options)
 
     def with_drafts(self, value: int | Literal["auto"]) -> tuple["ModelSource", int]:
@@ -71,7 +80,8 @@ class ModelSource:
         if value != "auto" and (isinstance(value, bool) or not isinstance(value, int) or value not in numbers):
             raise ArgumentError("speculative_tokens", f"{value!r}", f"0 to {MAX_DRAFT_TOKENS}, or 'auto'")
         # With offloaded experts, a step with drafts reads more experts than its tokens save, and has no graphs (docs/offload.md).
-        if value == 0 or (value == "auto" and (here is None or self.offload)):
+        # Steps of many sequences, which `divides_sequences` is for, gain nothing by drafts.
+        if value == 0 or (value == "auto" and (here is None or self.offload or self.divides_sequences)):
             return self, 0
         if config.num_nextn_predict_layers > 0 if here is None else has_mtp_layer(here, config):
             return replace(self, mtp=True), AUTO if value == "auto" else value
@@ -86,17 +96,24 @@ class ModelSource:
         if self.directory is not None:
             arguments = (self.directory, self.precision, self.backend, device, None, progress, ranks)
             options = self.verify_hashes, self.mtp, self.deterministic, self.config, self.offload, self.whole_attention
-            return load_model(*arguments, *options)
-        self.config.check_precision(self.precision)
-        mtp = MTPTables() if self.mtp else None  # as in the released checkpoint, it has no tables of its own
-        parts = (ranks, mtp, self.deterministic, False, self.whole_attention)
-        model = build_model(self.config, self.precision, self.backend, device, *parts)
-        rank, size = (ranks.rank, ranks.size) if ranks else (0, 1)
-        fill_synthetic(model, Plan(self.config, rank, size, mtp, self.whole_attention), self.seed)
+            model = load_model(*arguments, *options)
+        else:
+            self.config.check_precision(self.precision)
+            mtp = MTPTables() if self.mtp else None  # as in the released checkpoint, it has no tables of its own
+            parts = (ranks, mtp, self.deterministic, False, self.whole_attention)
+            model = build_model(self.config, self.precision, self.backend, device, *parts)
+            rank, size = (ranks.rank, ranks.size) if ranks else (0, 1)
+            fill_synthetic(model, Plan(self.config, rank, size, mtp, self.whole_attention), self.seed)
+        if self.divides_sequences:
+            assert ranks is not None
+            plan = Plan(self.config, ranks.rank, ranks.size, whole_attention=True)
+            divide_sequences(model, plan, ranks)
         return model
 
     def with_whole_attention(self, device: str, ranks: int, chosen: EngineConfig) -> "ModelSource":
         """This source, with all heads' weights on every rank if prompts are to be divided by tokens and there is room for them."""
+        if self.divides_sequences:
+            return self
         has_all = self.directory is None or is_plain(self.directory)  # a converted file has only its rank's heads
         sizes = (self.config, self.precision, device, ranks, self.mtp, self.offload, chosen)
         return replace(self, whole_attention=has_all and not self.deterministic and has_room_for_heads(*sizes))

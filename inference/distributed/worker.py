@@ -80,7 +80,8 @@ class Worker:
 
     def _load(self, source: ModelSource) -> Transformer:
         device = check_device(self._job.device(source.device))
-        check_fits(source.config, source.precision, device, self._job.size, source.mtp, offload=source.offload)
+        more = (source.mtp, False, source.offload, None, source.divides_sequences)
+        check_fits(source.config, source.precision, device, self._job.size, *more)
         return source.load(device, self._job.ranks(device))
 
     def _close(self) -> None:

@@ -80,8 +80,10 @@ class Engine:
         if runner.max_draft_tokens:
             on_cpu, graphs = runner.drafts.device.type == "cpu", runner.supports_async_scheduling
             drafting = make_policy(limits, config.num_hidden_layers, on_cpu, graphs)
-        self.pool = PagePool(limits.page_count, page_size, limits.reuse_pages, drafts=drafting is not None)
-        self.scheduler = Scheduler(self.pool, limits.max_batch_tokens, limits.max_sequences, drafting)
+        sizes = (limits.page_count, page_size, limits.reuse_pages, drafting is not None)
+        self.pool, *others = [PagePool(*sizes) for _ in range(limits.data_ranks)]
+        most = (limits.max_batch_tokens, limits.max_sequences)
+        self.scheduler = Scheduler(self.pool, *most, drafting, more_pools=others)
         self._states: dict[int, RequestState] = {}  # by request id: those that have not finished
         self._in_flight: InFlightStep | None = None  # the oldest step whose tokens have not been read
         self._deltas: list[Delta] = []  # for `step` to return; if Ctrl-C cuts it short, the next one returns them
@@ -166,7 +168,7 @@ class Engine:
 
     def stats(self) -> EngineStats:
         """A snapshot, for metrics."""
-        scheduler, pool, speculation = self.scheduler, self.pool, self.scheduler.speculation
+        scheduler, pools, speculation = self.scheduler, self.scheduler.pools, self.scheduler.speculation
         return replace(
             self._stats,
             finished=dict(self._stats.finished),
@@ -177,9 +179,9 @@ class Engine:
             preemptions=scheduler.preemptions,
             running=len(scheduler.running),
             waiting=len(scheduler.waiting),
-            pages_free=pool.free,
-            pages_used=pool.used,
-            pages_cached=pool.cached,
+            pages_free=sum(pool.free for pool in pools),
+            pages_used=sum(pool.used for pool in pools),
+            pages_cached=sum(pool.cached for pool in pools),
         )
 
     def _end_aborted(self) -> None:

@@ -13,6 +13,7 @@ class CachePlace:
     """A request's pages and entries in the caches, owned by the scheduler. Empty while the request waits, except `admission`."""
 
     pages: list[int] = field(default_factory=list)
+    rank: int = 0  # whose caches they are, where sequences are divided among ranks
     admission: int = 0  # raised at each admission, during which `pages` is only appended to
     computed: int = 0  # leading tokens whose entries are written, or will be by the steps in flight
     drafted: int = 0  # leading tokens whose entries in the draft layer's caches are written; at most `computed`

@@ -121,6 +121,8 @@ class RequestMaker:
         max_tokens = remaining if params.max_tokens is None else min(params.max_tokens, remaining)
         seed = secrets.randbits(64) if params.seed is None else params.seed
         if policy is not None:
+            if self._limits.data_ranks > 1:
+                raise ArgumentError("policy", "given", "None where attention='data' divides sequences among ranks")
             policy.check(self._config.index_topk, len(tokens))
         end_ids = tuple(self.eos_ids.union(params.stop_token_ids)) if params.min_tokens else ()
         grammar = self.grammars.compile(params.structured_outputs) if params.structured_outputs else None

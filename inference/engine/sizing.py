@@ -36,13 +36,14 @@ def resolve_limits(
     speculative_tokens: int = 0,
     count_pages: Callable[[CacheBudget], int] | None = None,
     observers: tuple[str, ...] = (),
+    data_ranks: int = 1,
 ) -> Limits:
     """The engine's limits: those that are chosen, and defaults for the others. ArgumentError for one that is not allowed.
 
     The defaults: max_model_len: what the model's positions and the pages allow. max_batch_tokens: 2048 on a CPU, 8192 on a GPU.
     max_sequences: 64 on a CPU, 256 on a GPU. page_count: what fits in memory_fraction, which is 0.25 of a CPU's available memory
     or 0.9 of a GPU's memory less the weights. speculative_tokens: as in Limits. count_pages: computes the number of pages from
-    the budget, and warms a GPU's kernels up. observers: as in Limits.
+    the budget, and warms a GPU's kernels up. observers, data_ranks: as in Limits.
     """
     max_model_len, max_batch_tokens, max_sequences = chosen.max_model_len, chosen.max_batch_tokens, chosen.max_sequences
     page_count, memory_fraction = chosen.page_count, chosen.memory_fraction
@@ -59,7 +60,7 @@ def resolve_limits(
     sizes = (max_batch_tokens, max_sequences, max_model_len or positions)
     if not 0 < fraction <= 1:
         raise ArgumentError("memory_fraction", fraction, "above 0 and at most 1")
-    budget = CacheBudget(*sizes, fraction, observers, page_count, chosen.expert_slots)
+    budget = CacheBudget(*sizes, fraction, observers, page_count, chosen.expert_slots, data_ranks)
     if count_pages is not None:
         page_count = count_pages(budget)
     elif page_count is None:
@@ -77,6 +78,7 @@ def resolve_limits(
         decode_graphs=chosen.decode_graphs,
         observers=observers,
         speculative_tokens=speculative_tokens,
+        data_ranks=data_ranks,
         spare_core=chosen.spare_core,
     )
 
@@ -138,21 +140,23 @@ def check_fits(
     synthetic: bool = False,
     offload: bool = False,
     directory: Path | None = None,
+    whole_attention: bool = False,
 ) -> None:
     """ValueError, with the numbers and what would help, if the weights and one page of cache need more memory than is free.
 
     Called before anything is loaded. `ranks` processes share the model: on CPUs all of them take from the machine's memory. mtp:
-    with the MTP layer. directory: of a checkpoint, to say what leaving its experts there would need and give.
+    with the MTP layer. directory: of a checkpoint, to say what leaving its experts there would need and give. whole_attention: with
+    the weights of all heads on every rank.
     """
     device = torch.device(device)
     on_gpu = device.type == "cuda"
     free, total = torch.cuda.mem_get_info(device) if on_gpu else (available_memory(), 0)
 
-    def needed(ranks: int, precision: Precision, mtp: bool) -> tuple[int, int]:
+    def needed(ranks: int, precision: Precision, mtp: bool, whole: bool = whole_attention) -> tuple[int, int]:
         """Bytes of weights and of a page, on one GPU or for all ranks of a CPU."""
         held = range(1 if on_gpu else ranks)
         tables = MTPTables() if mtp else None
-        weights = [parameter_bytes(config, precision, rank, ranks, tables, offload) for rank in held]
+        weights = [parameter_bytes(config, precision, rank, ranks, tables, offload, whole) for rank in held]
         return sum(weights), bytes_per_page(config, precision, mtp=mtp) * len(held)
 
     weights, page = needed(ranks, precision, mtp)
@@ -162,6 +166,7 @@ def check_fits(
     part = f"rank 0's shard of {ranks}" if on_gpu and ranks > 1 else "the model"
     more = next((n for n in (2, 4, 8) if on_gpu and n > ranks and sum(needed(n, precision, mtp)) <= free), None)
     ways = [] if more is None else [f"--tensor-parallel-size {more}"]
+    ways += ["no --attention data"] if whole_attention and sum(needed(ranks, precision, mtp, False)) <= free else []
     ways += ["--speculative-tokens 0"] if mtp and sum(needed(ranks, precision, False)) <= free else []
     ways += ["--precision fp8"] if precision != "fp8" and sum(needed(ranks, "fp8", mtp)) <= free else []
     ways += ["--layers N"] if synthetic else []

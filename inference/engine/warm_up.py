@@ -67,7 +67,8 @@ def prepare_largest_step(model: Transformer, budget: CacheBudget, ranks: int = 1
     """The largest step, and a runner over caches that hold it: with drafts and observers where the engine has them, so that it
     calls every kernel that a step without a graph calls."""
     config, precision, device = model.config, model.compute.precision, model.compute.device
-    batch, pages = largest_step(config, budget.max_batch_tokens, budget.max_sequences, budget.max_model_len)
+    sizes = (budget.max_batch_tokens, budget.max_sequences, budget.max_model_len, budget.data_ranks)
+    batch, pages = largest_step(config, *sizes)
     drafts = model.mtp is not None
     caches = allocate(config, precision, pages + SCRATCH_PAGES, device, drafts)
     for cache in caches:  # the step reads entries that no step has written: they must not be NaN
@@ -76,7 +77,8 @@ def prepare_largest_step(model: Transformer, budget: CacheBudget, ranks: int = 1
     drafter = Drafter(model, caches[-1]) if drafts else None
     setup = Setup(model, caches, config, budget.max_sequences, budget.max_model_len, pages, ranks)
     observers = make_observers(budget.observers, setup)
-    runner = Runner(model, caches, device, None, observers, drafter, budget.max_sequences, pages)
+    more = (observers, drafter, budget.max_sequences, pages, None, budget.data_ranks)
+    runner = Runner(model, caches, device, None, *more)
     return runner, replace(batch, draft_tokens=MAX_DRAFT_TOKENS if drafts else None)
 
 
@@ -88,22 +90,28 @@ def _run(runner: Runner, batch: Batch) -> None:
 
 
 def largest_step(
-    config: ModelConfig, max_batch_tokens: int, max_sequences: int, max_model_len: int
+    config: ModelConfig, max_batch_tokens: int, max_sequences: int, max_model_len: int, data_ranks: int = 1
 ) -> tuple[Batch, int]:
-    """A step as large as the limits allow, with contexts longer than index_topk that share page 0, and the pages that it needs."""
+    """A step as large as the limits allow, with contexts longer than index_topk that share page 0, and the pages that it needs.
+
+    data_ranks: each has an equal share of it.
+    """
+    max_sequences, max_batch_tokens = -(-max_sequences // data_ranks), -(-max_batch_tokens // data_ranks)
     decodes = min(max_sequences, max_batch_tokens) - 1
     chunk = min(max_batch_tokens - decodes, max_model_len)
     start = min(max_model_len - chunk, 2 * config.index_topk) // PAGE_SIZE * PAGE_SIZE
     chunk_pages = -(-chunk // PAGE_SIZE)
 
-    def entry(id: int, count: int, new_pages: list[int]) -> tuple[Request, int]:
+    def entry(rank: int, id: int, count: int, new_pages: list[int]) -> tuple[Request, int]:
         request = Request(id, (0,) * (start + count), SamplingParams(), max_tokens=1, seed=0)
-        request.cache.computed = start
+        request.cache.computed, request.cache.rank = start, rank
         request.cache.pages = [0] * (start // PAGE_SIZE) + new_pages
         return request, count
 
-    entries = [entry(id, 1, [1 + chunk_pages]) for id in range(decodes)]
-    entries.append(entry(decodes, chunk, list(range(1, 1 + chunk_pages))))
+    entries = []
+    for rank in range(data_ranks):
+        entries += [entry(rank, id, 1, [1 + chunk_pages]) for id in range(decodes)]
+        entries.append(entry(rank, decodes, chunk, list(range(1, 1 + chunk_pages))))
     return Batch.of(entries), chunk_pages + 2
 
 

@@ -15,8 +15,9 @@ def mha_prefill(
     earlier = k.shape[0] - q.shape[0]  # keys before the chunk
     heads_first = [x.transpose(0, 1)[None] for x in (q, k, v)]
     if not _cudnn_takes(*heads_first):
-        shapes = f"{list(q.shape)}, {list(k.shape)} and {list(v.shape)}"
-        warnings.warn(f"cuDNN refuses attention over {shapes}: mha_prefill runs its reference", stacklevel=3)
+        if len(k) > 1:  # cuDNN never takes a single key, and a prompt may be one token
+            shapes = f"{list(q.shape)}, {list(k.shape)} and {list(v.shape)}"
+            warnings.warn(f"cuDNN refuses attention over {shapes}: mha_prefill runs its reference", stacklevel=3)
         return reference(q, k, v, softmax_scale, mask)
     q, k, v = heads_first
     if mask is not None:

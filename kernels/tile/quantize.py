@@ -63,24 +63,25 @@ def quantize_groups_kernel(dtype: str, aligned: bool, ue8m0: bool, gated: bool, 
             end = rows
             if counted:
                 end = T.min(rows, count[0])
-            row = T.truncdiv(block * (THREADS // LANES) + tx // LANES, groups)
-            group = block * (THREADS // LANES) + tx // LANES - row * groups
-            values, up = T.alloc_local((2 * PIECE,), "float32"), T.alloc_local((PIECE,), "float32")
-            for piece in T.unroll(2):
-                column = column_of(group, piece, tx) // unit
-                valid = T.if_then_else(row < end, width - column, 0)
-                load(values, piece * PIECE, x, row * pitch + column, valid, aligned)
-                if gated:
-                    load(up, 0, x, row * pitch + width + column, valid, aligned)
-                    silu_times(values, piece * PIECE, up, dtype)
-            scale = T.alloc_local((1,), "float32")
-            quantize(values, 0, scale, ue8m0)
-            if (tx % LANES == 0) & (row < end):
-                scales[row, group] = scale[0]
-            for piece in T.unroll(2):
-                column = column_of(group, piece, tx) // unit
-                valid = T.if_then_else(row < end, width - column, 0)
-                store(codes, row * width + column, values, piece * PIECE, valid, aligned)
+            if not counted or block * (THREADS // LANES) < end * groups:  # not a block of rows that do not count
+                row = T.truncdiv(block * (THREADS // LANES) + tx // LANES, groups)
+                group = block * (THREADS // LANES) + tx // LANES - row * groups
+                values, up = T.alloc_local((2 * PIECE,), "float32"), T.alloc_local((PIECE,), "float32")
+                for piece in T.unroll(2):
+                    column = column_of(group, piece, tx) // unit
+                    valid = T.if_then_else(row < end, width - column, 0)
+                    load(values, piece * PIECE, x, row * pitch + column, valid, aligned)
+                    if gated:
+                        load(up, 0, x, row * pitch + width + column, valid, aligned)
+                        silu_times(values, piece * PIECE, up, dtype)
+                scale = T.alloc_local((1,), "float32")
+                quantize(values, 0, scale, ue8m0)
+                if (tx % LANES == 0) & (row < end):
+                    scales[row, group] = scale[0]
+                for piece in T.unroll(2):
+                    column = column_of(group, piece, tx) // unit
+                    valid = T.if_then_else(row < end, width - column, 0)
+                    store(codes, row * width + column, values, piece * PIECE, valid, aligned)
 
     return quantize_groups
 

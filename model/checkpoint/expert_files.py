@@ -5,27 +5,29 @@ reads are used: a mapped file that becomes shorter would end the process (SIGBUS
 """
 
 import os
+import struct
 import warnings
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property, partial
+from functools import partial
 from typing import NamedTuple
 
 import torch
 
 from ...kernels.device import is_hopper
-from ...kernels.file_rows import row_reader
+from ...kernels.file_rows import Wait, row_reader
 from ..config import blocks
 from ..errors import CheckpointError, short_repr
-from ..expert_slots import ExpertSlots, Key, PartShape, Slot
+from ..expert_slots import ExpertSlots, Key, PartShape, Read, Slot
 from ..moe import MixtureOfExperts
 from ..transformer import Transformer
 from ..weight_map import SCALE
 from .locate import TensorSource
-from .manifest import TensorHashes, ended, identify, opened, read_into
+from .manifest import TensorHashes, identify, read_into
 from .rows import DTYPES, ParameterLoader, check_finite, check_scales
 from .safetensors import StoredTensor
 
-# One thread reads 5 GB/s of cached files; twelve read 43 GB/s to an H200 (16 cores).
+# One thread reads 5 GB/s of cached files; twelve read 39 GB/s to an H200 (16 cores).
 _THREADS = min(12, max(4, os.cpu_count() or 1))
 
 
@@ -39,27 +41,34 @@ class Rows(NamedTuple):
     def is_scale(self) -> bool:
         return self.tensor.name.endswith(SCALE)
 
-    def within(self, slot: Slot) -> torch.Tensor:
-        """Return the rows of the slot."""
-        whole = slot.scale if self.is_scale else slot.weight
-        assert whole is not None
-        return whole[self.place : self.place + self.tensor.shape[0]]
-
 
 class Run:
     """Tensors that lie together in a file."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows = [rows]
-        self.is_checked = False  # they have been read before
+        # The first arguments of `row_reader`'s function, when the bytes have been read and checked.
+        self.request: tuple[bytes, bytes, int, torch.Tensor] | None = None
 
-    @cached_property
-    def places(self) -> torch.Tensor:
-        """The argument of `row_reader`'s function."""
-        return torch.tensor(
-            [[rows.is_scale, rows.place * rows.tensor.row_bytes, rows.tensor.size] for rows in self.rows],
-            dtype=torch.int64,
-        )
+
+class NativeRead:
+    """A `Read` by threads that run no Python. If it fails, the same is read in Python, which says why."""
+
+    def __init__(self, wait: Wait, in_python: "Callable[[], Future[None]]") -> None:
+        self._wait = wait  # goes first: the read ends before the slot and the event go, which `in_python` holds
+        self._in_python = in_python
+
+    def done(self) -> bool:
+        return self._wait(0) is not None
+
+    def cancel(self) -> bool:
+        self._wait(-1)
+        return True
+
+    def exception(self) -> BaseException | None:
+        while (filled := self._wait(100)) is None:
+            pass  # here Ctrl-C is noticed
+        return None if filled else self._in_python().exception()
 
 
 class ExpertFiles:
@@ -79,11 +88,11 @@ class ExpertFiles:
         self._identities = {file: identify(file.stat()) for file in files}
         self._unusual: list[str] = []  # names of scales that are no powers of two, although the configuration says so
         self._warned = False
-        self._runs: dict[tuple[str, Key], list[Run]] = {}  # what an expert's part consists of, kept
+        self._runs = {which: _runs(each) for which, each in sources.items()}
         self._read_rows = row_reader(device, _THREADS) if is_hopper(device) else None
         self._pool = ThreadPoolExecutor(_THREADS, "experts", _use_own_stream, (device,))
 
-    def read(self, part: str, key: Key, slot: Slot, after: "torch.cuda.Event | None") -> list["Future[None]"]:
+    def read(self, part: str, key: Key, slot: Slot, after: "torch.cuda.Event | None") -> list[Read]:
         if self._unusual and not self._warned:
             self._warned = True
             warnings.warn(
@@ -91,38 +100,35 @@ class ExpertFiles:
                 "scale_fmt is 'ue8m0' in config.json: they are used as they are",
                 stacklevel=2,
             )
-        runs = self._runs.get((part, key))
-        if runs is None:
-            runs = self._runs[part, key] = _runs(self._sources[part, key])
-        return [self._pool.submit(self._fill, run, slot, after) for run in runs]
+        return [self._begin(run, slot, after) for run in self._runs[part, key]]
 
     def convert(self, part: str, key: Key, slot: Slot, into: Slot) -> None:
         for source in self._sources[part, key]:
             loader = ParameterLoader(source, *_place(source, into), self._ue8m0, self._unusual)
             loader.convert(*_place(source, slot))
 
+    def _begin(self, run: Run, slot: Slot, after: "torch.cuda.Event | None") -> Read:
+        fill = partial(self._fill, run, slot, after)
+        if self._read_rows is None or run.request is None:
+            return self._pool.submit(fill)
+        scale = 0 if slot.scale is None else slot.scale.data_ptr()
+        event = 0 if after is None else after.cuda_event
+        wait = self._read_rows(*run.request, slot.weight.data_ptr(), scale, event)
+        return NativeRead(wait, partial(self._pool.submit, fill))
+
     @torch.no_grad()
     def _fill(self, run: Run, slot: Slot, after: "torch.cuda.Event | None") -> None:
         """Read rows into a slot, and check them the first time. When this returns, they are there, also on a GPU."""
         if after is not None:
             after.wait()
-        if run.is_checked and self._read_rows is not None:
-            first, last = run.rows[0].tensor, run.rows[-1].tensor
-            file, start = first.file, first.offset
-            with opened(file, self._identities[file]) as descriptor:
-                scale = None if slot.scale is None else slot.scale.view(torch.uint8)
-                count = self._read_rows(descriptor, start, run.places, slot.weight.view(torch.uint8), scale)
-                if count < 0:
-                    raise OSError(-count, os.strerror(-count))
-                if start + count < last.offset + last.size:
-                    raise ended(file, start + count)
-            return
         for rows in run.rows:
-            tensor, target = rows.tensor, rows.within(slot)
+            tensor, whole = rows.tensor, slot.scale if rows.is_scale else slot.weight
+            assert whole is not None
+            target = whole[rows.place : rows.place + tensor.shape[0]]
             part = torch.empty(target.shape, dtype=target.dtype, pin_memory=True) if target.is_cuda else target
             data = part.view(torch.uint8).numpy().reshape(-1)
             read_into(tensor.file, tensor.offset, data.data, self._identities[tensor.file])
-            if not run.is_checked:
+            if run.request is None:
                 if self._hashes is not None:
                     self._hashes.check(tensor, tensor.offset, data.data)
                 check_finite(tensor, data)
@@ -130,7 +136,11 @@ class ExpertFiles:
                     check_scales(tensor, part, self._ue8m0, self._unusual)
             if part is not target:
                 target.copy_(part)
-        run.is_checked = True
+        if run.request is None:
+            first = run.rows[0].tensor
+            identity = struct.pack("qqQ", *self._identities[first.file])
+            places = [[rows.is_scale, rows.place * rows.tensor.row_bytes, rows.tensor.size] for rows in run.rows]
+            run.request = os.fsencode(first.file), identity, first.offset, torch.tensor(places, dtype=torch.int64)
 
 
 def _use_own_stream(device: torch.device) -> None:
@@ -183,8 +193,7 @@ def attach_experts(model: Transformer, sources: list[TensorSource], hashes: Tens
     shapes = {part: PartShape(weights[part], scales[part], DTYPES[dtypes[part]], used) for part in weights}
     layers = [module.layer for module in modules.values()]
     count = next(iter(modules.values())).experts.count if modules else 0
-    # With its index, because other threads may have another current device.
-    device = torch.empty(0, device=compute.device).device
+    device = torch.empty(0, device=compute.device).device  # with its index: other threads may have another device
     reader = ExpertFiles(found, config.ue8m0_scales, hashes, device)
     model.expert_slots = ExpertSlots(shapes, reader, layers, count, device)
     for module in modules.values():

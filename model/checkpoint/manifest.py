@@ -21,7 +21,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -148,34 +148,23 @@ def identify(status: os.stat_result) -> tuple[int, int, int]:
     return status.st_size, status.st_mtime_ns, status.st_ino
 
 
-@contextmanager
-def opened(file: Path, identity: tuple[int, int, int] | None = None) -> Iterator[int]:
-    """A file's descriptor. Raises CheckpointError, also for an OSError in the block, or if it no longer has this identity."""
-    try:
-        # The file is opened for each read: a checkpoint may have more files than a process may hold open.
-        with FileIO(file) as found:
-            if identity not in (None, identify(os.fstat(found.fileno()))):
-                raise CheckpointError(file, "has changed since it was loaded; expected it as it was: start again")
-            yield found.fileno()
-    except OSError as error:
-        raise CheckpointError(file, f"can no longer be read ({error.strerror})") from error
-
-
 def read_into(file: Path, start: int, data: memoryview, identity: tuple[int, int, int] | None = None) -> None:
     """Fill `data` from byte `start` of a file. Raises CheckpointError if it cannot be read, or no longer has this identity."""
     if not data:
         return
-    with opened(file, identity) as descriptor:
-        while data:  # one call returns at most 2 GiB
-            count = os.preadv(descriptor, [data], start)
-            if not count:
-                raise ended(file, start)
-            start, data = start + count, data[count:]
-
-
-def ended(file: Path, byte: int) -> CheckpointError:
-    """The error for a file that has become shorter."""
-    return CheckpointError(file, f"ends before byte {byte + 1}; expected the length that it had when it was checked")
+    try:
+        # The file is opened for each read: a checkpoint may have more files than a process may hold open.
+        with FileIO(file) as opened:
+            if identity not in (None, identify(os.fstat(opened.fileno()))):
+                raise CheckpointError(file, "has changed since it was loaded; expected it as it was: start again")
+            while data:  # one call returns at most 2 GiB
+                count = os.preadv(opened.fileno(), [data], start)
+                if not count:
+                    problem = f"ends before byte {start + 1}; expected the length that it had when it was checked"
+                    raise CheckpointError(file, problem)
+                start, data = start + count, data[count:]
+    except OSError as error:
+        raise CheckpointError(file, f"can no longer be read ({error.strerror})") from error
 
 
 def hash_ranges(ranges: Iterator[tuple[Path, int, int]]) -> Generator[str, None, None]:

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from ...kernels.alignment import aligned_rows
+from ...kernels.alignment import ROW_BYTES
 from ...kernels.build import load
 from ...kernels.cuda.all_reduce import CTA_BYTES, Inboxes, all_reduce, all_reduce_norm
 from ...kernels.device import describe, is_hopper
@@ -84,18 +84,23 @@ class Ranks:
         _all_gather(gathered.view(-1, *x.shape[1:]), x.contiguous())
         return gathered
 
-    def gather_rows(self, parts: Sequence[torch.Tensor], rows: int, count: int) -> list[torch.Tensor]:
-        """Gather every rank's rows of several tensors [r, ...] at once -> [count, ...] each.
+    def gather_rows(self, parts: Sequence[torch.Tensor], rows: int, kept: slice | torch.Tensor) -> list[torch.Tensor]:
+        """Gather every rank's rows of several tensors [r, ...] at once -> [T, ...] each.
 
-        Every rank has `rows` rows but those after `count`. The results are views of one buffer, whose rows are aligned to 16 bytes.
+        Every rank has at most `rows` rows. kept: the T that are rows among the size * rows that are gathered, in their order. The
+        results are views of one buffer, whose rows are aligned to 16 bytes.
         """
         flat = [part.flatten(1).contiguous() for part in parts]
-        as_bytes = [aligned_rows(part.view(torch.uint8)) for part in flat]
+        as_bytes = [part.view(torch.uint8) for part in flat]
+        widths = [each.shape[1] for each in as_bytes]  # which decide, because a single row may have any stride
+        as_bytes = [
+            F.pad(x, (0, -w % ROW_BYTES)) if w % ROW_BYTES else x for x, w in zip(as_bytes, widths, strict=True)
+        ]
         # Copied in long words: a copy of single bytes takes four times as long.
         own = torch.cat([each.view(torch.int64) for each in as_bytes], 1)
         if len(own) < rows:
             own = F.pad(own, (0, 0, 0, rows - len(own)))
-        gathered = self.all_gather(own).flatten(0, 1)[:count].view(torch.uint8)
+        gathered = self.all_gather(own).flatten(0, 1)[kept].view(torch.uint8)
         columns = gathered.split([each.shape[1] for each in as_bytes], 1)
         return [
             each[:, : mine.shape[1] * mine.element_size()].view(mine.dtype).unflatten(1, part.shape[1:])

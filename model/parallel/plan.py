@@ -103,14 +103,15 @@ class Plan:
         """
         return range(self.rank, self.config.n_routed_experts, self.size)
 
-    def describe(self) -> str:
-        """Describe in one line what is split and what is not."""
+    def describe(self, by_sequences: bool = False) -> str:
+        """Describe in one line what is split and what is not. by_sequences: see `divide_sequences`."""
         config = self.config
         whole = [part for part in ("vocabulary", "heads", "dense MLPs") if not self.split[part]]
         text = f"{self.size} ranks, {len(self.experts)} of {config.n_routed_experts} experts on each"
-        if self.split["heads"]:
+        if self.split["heads"] and not by_sequences:
             text += f", {config.num_attention_heads // self.size} of {config.num_attention_heads} heads"
-        text += f", prompts{'' if self.whole_attention else ' not'} divided by tokens"
+        way = f"prompts{'' if self.whole_attention else ' not'} divided by tokens"
+        text += f", {'attention divided by sequences' if by_sequences else way}"
         if whole:
             text += f"; not divisible, so whole on every rank: {', '.join(whole)}"
         if config.n_shared_experts and not self.split["shared expert"]:

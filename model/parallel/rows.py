@@ -8,6 +8,9 @@ divided. And each rank receives the sums of its own rows.
 
 A step with prompt tokens is replicated, too, if its bits must not depend on the chunk (deterministic mode), if an experiment
 chooses what it selects, or if it is short.
+
+A job may divide sequences instead (`--attention data`, known as data-parallel attention). Then each rank owns the rows of the
+sequences in its caches, in all steps, and no cache entries are exchanged.
 """
 
 from collections.abc import Callable, Mapping
@@ -63,7 +66,7 @@ class ReplicatedRows(Rows):
         first = min(per_rank * ranks.rank, count - 1)
         selection = choose(prefill.part(first, max(min(per_rank * (ranks.rank + 1), count), first + 1)))
         parts = [each for each in selection[:2] if each is not None]
-        return Selection(*ranks.gather_rows(parts, per_rank, count))
+        return Selection(*ranks.gather_rows(parts, per_rank, slice(count)))
 
 
 class PendingSum(NamedTuple):
@@ -88,25 +91,31 @@ class DividedRows(Rows):
 
     def __init__(self, ranks: Ranks, step: AttentionMetadata, cos: torch.Tensor, sin: torch.Tensor, topk: int) -> None:
         self._ranks, self._step, self._cos, self._sin, self._topk = ranks, step, cos, sin, topk
-        self._count = sum(step.query_lengths)
-        self._per_rank = -(-self._count // ranks.size)
-        first = self._per_rank * ranks.rank
-        self._own = slice(first, min(first + self._per_rank, self._count))
+        count = sum(step.query_lengths)
+        self._per_rank = -(-count // ranks.size)
+        first = min(self._per_rank * ranks.rank, count)
+        self._first, self._own_count = first, min(self._per_rank, count - first)
+        # This rank's rows among the step's, and the step's among those that ranks gather.
+        self._own: slice | torch.Tensor = slice(first, first + self._own_count)
+        self._kept: slice | torch.Tensor = slice(count)
         self._selected: list[tuple[int, Selection]] = []  # of the present layer, by their first row
         self._runs = [] if step.on_selection is None else _runs(step.logit_rows.tolist())
 
     def part(self) -> AttentionMetadata:
         """Describe these rows. Not kept: in a cycle of references, the step's tensors would outlive it."""
-        return replace(self._step.part(self._own), rows=self, on_selection=self._keep if self._runs else None)
+        return replace(self._own_step(), rows=self, on_selection=self._keep if self._runs else None)
+
+    def _own_step(self) -> AttentionMetadata:
+        return self._step.part(slice(self._first, self._first + self._own_count))
 
     def own(self, x: torch.Tensor) -> torch.Tensor:
         return x[self._own]
 
     def gather(self, *parts: torch.Tensor) -> list[torch.Tensor]:
-        return self._ranks.gather_rows(parts, self._per_rank, self._count)
+        return self._ranks.gather_rows(parts, self._per_rank, self._kept)
 
     def sum(self, part: torch.Tensor) -> Update:
-        return self._ranks.reduce_scatter(part, self._per_rank)[: self._own.stop - self._own.start]
+        return self._ranks.reduce_scatter(part, self._per_rank)[: self._own_count]
 
     def entries(
         self, kv: torch.Tensor, keys: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, metadata: AttentionMetadata
@@ -115,7 +124,7 @@ class DividedRows(Rows):
         return kv, keys, self._cos, self._sin, self._step
 
     def _keep(self, layer: int, rows: torch.Tensor, selection: Selection) -> None:
-        self._selected.append((self._own.start + int(rows[0]), selection))
+        self._selected.append((self._first + int(rows[0]), selection))
 
     def report(self, layer: int) -> None:
         """Report on all ranks what was selected for the rows with logits; a recorder takes no others."""
@@ -138,6 +147,51 @@ class DividedRows(Rows):
         for place, row, count in self._runs:
             positions, scores = found[place : place + count].unbind(1)
             on_selection(layer, torch.arange(row, row + count), Selection(positions, scores.view(torch.float32)))
+
+
+class SequenceRows(DividedRows):
+    """The rows of the sequences in this rank's caches. Every rank gathers as many as the rank with the most has.
+
+    Ranks with equal numbers of rows, each rank's after those of the one before, need no lists of rows, as in CUDA graphs.
+    """
+
+    def __init__(self, ranks: Ranks, step: AttentionMetadata, cos: torch.Tensor, sin: torch.Tensor, topk: int) -> None:
+        super().__init__(ranks, step, cos, sin, topk)
+        owners = torch.tensor(step.owners).repeat_interleave(torch.tensor(step.query_lengths))
+        counts = owners.bincount(minlength=ranks.size)
+        most, places = int(counts.max()), torch.empty_like(owners)
+        firsts = torch.arange(ranks.size) * most - (counts.cumsum(0) - counts)
+        places[owners.argsort(stable=True)] = torch.arange(len(owners)) + firsts.repeat_interleave(counts)
+        self._numbers = (owners == ranks.rank).nonzero().flatten()  # of this rank's rows
+        self._per_rank, self._own_count = most, len(self._numbers)
+        self._listed = not torch.equal(places, torch.arange(ranks.size * most))
+        if self._listed:
+            self._own, self._kept = self._numbers.to(cos.device), places.to(cos.device)
+
+    def _own_step(self) -> AttentionMetadata:
+        if not self._listed:
+            return super()._own_step()
+        assert isinstance(self._own, torch.Tensor)
+        sequences = [b for b, owner in enumerate(self._step.owners) if owner == self._ranks.rank]
+        return self._step.of_sequences(sequences, self._own)
+
+    def sum(self, part: torch.Tensor) -> Update:
+        if self._listed:
+            padded = part.new_zeros(self._ranks.size * self._per_rank, part.shape[1])
+            padded[self._kept] = part
+            part = padded
+        return super().sum(part)
+
+    def entries(
+        self, kv: torch.Tensor, keys: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, metadata: AttentionMetadata
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, AttentionMetadata]:
+        return kv, keys, cos, sin, metadata
+
+    def _keep(self, layer: int, rows: torch.Tensor, selection: Selection) -> None:
+        for place, first, count in _runs(self._numbers[rows].tolist()):
+            positions, scores = (None if each is None else each[place : place + count] for each in selection[:2])
+            assert positions is not None
+            self._selected.append((first, Selection(positions, scores)))
 
 
 def _runs(rows: list[int]) -> list[tuple[int, int, int]]:

@@ -27,7 +27,7 @@ from ..rope import RotaryEmbedding
 from ..transformer import Transformer
 from .collectives import Ranks
 from .plan import VOCABULARY_TABLES, Plan
-from .rows import RankRows
+from .rows import RankRows, SequenceRows
 
 
 def build_model(
@@ -105,6 +105,13 @@ def shard_model(model: Transformer, plan: Plan, ranks: Ranks, device: torch.devi
     own = {each: own_heads(each, plan) for each in attentions} if plan.whole_attention and split["heads"] else {}
     model.division = plan.describe()
     model.divide = RankRows(ranks, compute, config.index_topk, own, plan.whole_attention).of
+
+
+def divide_sequences(model: Transformer, plan: Plan, ranks: Ranks) -> None:
+    """Let each rank attend for the sequences in its caches, with the weights of all heads, which it must have."""
+    assert plan.whole_attention
+    topk, model.division = plan.config.index_topk, plan.describe(by_sequences=True)
+    model.divide = lambda step, cos, sin: SequenceRows(ranks, step, cos, sin, topk).part()
 
 
 def _divide(block: Block, plan: Plan) -> None:

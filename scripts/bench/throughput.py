@@ -3,6 +3,7 @@
     export PYTHONSAFEPATH=1
     torchrun --standalone --nproc-per-node 8 scripts/bench/throughput.py               # the released model, synthetic weights
     torchrun --standalone --nproc-per-node 4 scripts/bench/throughput.py --layers 40   # as many layers as fit
+    torchrun --standalone --nproc-per-node 4 scripts/bench/throughput.py --layers 36 --attention data --decode 128x4096 512x4096
     python scripts/bench/throughput.py --layers 10 --decode 1x4096 --prefill 4096 --kernels 12
 
 Decode: the engine schedules, runs (as CUDA graphs where it can) and samples greedy steps as it does for users. Only the contexts
@@ -50,7 +51,8 @@ def describe(llm: LLM, all_layers: int) -> dict[str, Any]:
         "of_layers": all_layers,
         "precision": llm.precision,
         "decode_graphs": llm.engine.runner.supports_async_scheduling,
-        "pages": llm.limits.page_count,
+        "attention": "data" if llm.limits.data_ranks > 1 else None,
+        "pages": llm.limits.page_count * llm.limits.data_ranks,
     }
 
 
@@ -91,6 +93,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--memory-fraction", type=float, default=0.92, help="part of the GPU's memory to use (default: %(default)s)"
     )
+    parser.add_argument("--attention", choices=("data",), help="data: divide sequences among the ranks")
     parser.add_argument("--max-batch-tokens", type=int, help="tokens per prefill step (default: the engine's)")
     return parser.parse_args()
 
@@ -115,6 +118,7 @@ def main() -> None:
         max_batch_tokens=arguments.max_batch_tokens,
         page_count=arguments.page_count,
         memory_fraction=arguments.memory_fraction,
+        attention=arguments.attention,
     )
     fill_caches_on_all_ranks(this_job(), llm.engine.runner, llm.model)
     setting = describe(llm, config.num_hidden_layers)

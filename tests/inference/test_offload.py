@@ -1,7 +1,9 @@
 """Offloaded experts: the bits of the resident model, in as few slots as one, and faults of files while requests run."""
 
+import ctypes
 import os
 import shutil
+import struct
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +15,7 @@ import torch
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.config import MAX_DRAFT_TOKENS
 from deepseek_v32.inference.parts import DEMO
+from deepseek_v32.kernels.file_rows import RowReader, Wait
 from deepseek_v32.model.checkpoint import expert_files
 from deepseek_v32.model.checkpoint.conversion import convert
 from deepseek_v32.model.checkpoint.manifest import write_manifest
@@ -66,6 +69,41 @@ def test_the_bits_of_the_resident_model(checkpoints, dtype, precision, options, 
     if key not in resident:
         resident[key] = run(path, PROMPTS, precision=precision, **options)
     assert run(path, PROMPTS, precision=precision, offload="experts", expert_slots=slots, **options) == resident[key]
+
+
+@pytest.fixture
+def native(monkeypatch) -> list[bool]:
+    """`row_reader` in Python, into a CPU's memory: the reads after the first ones. The list tells which of them were right."""
+    reads = []
+
+    def row_reader(device: torch.device, threads: int) -> RowReader:
+        def begin(
+            path: bytes, identity: bytes, start: int, places: torch.Tensor, weight: int, scale: int, after: int
+        ) -> Wait:
+            good = os.path.exists(path)
+            if good:
+                status, data = os.stat(path), Path(os.fsdecode(path)).read_bytes()
+                good = struct.unpack("qqQ", identity) == (status.st_size, status.st_mtime_ns, status.st_ino)
+                for which, first, size in places.tolist() if good else ():
+                    ctypes.memmove((weight, scale)[which] + first, data[start : start + size], size)
+                    start += size
+            reads.append(good)
+            return lambda milliseconds: good if milliseconds else None  # not done when it is asked for the first time
+
+        return begin
+
+    monkeypatch.setattr(expert_files, "row_reader", row_reader)
+    monkeypatch.setattr(expert_files, "is_hopper", lambda device: True)
+    return reads
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp8"])
+def test_the_bits_of_native_reads(checkpoints, dtype, resident, native):
+    path, options = checkpoints / dtype, {"device": "cpu", "precision": dtype, "speculative_tokens": 0}
+    expected = resident.get((dtype, dtype)) or run(path, PROMPTS, **options)
+    for slots in (1, 5):
+        assert run(path, PROMPTS, offload="experts", expert_slots=slots, **options) == expected
+    assert len(native) > 100 and all(native)
 
 
 def test_traces_and_cache_checks_of_the_resident_model(checkpoints):
@@ -200,10 +238,12 @@ WHILE_RUNNING: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
+@pytest.mark.parametrize("reads", ["python", "native"])
 @pytest.mark.parametrize(("damage", "problem"), WHILE_RUNNING.values(), ids=WHILE_RUNNING)
-def test_a_file_that_changes_while_requests_run(damaged, damage, problem):
+def test_a_file_that_changes_while_requests_run(damaged, damage, problem, reads, request):
     file, _ = expert_file(damaged)
-    with offloaded(damaged) as llm:
+    failed = request.getfixturevalue("native") if reads == "native" else [False]
+    with offloaded(damaged, **({"device": "cpu"} if reads == "native" else {})) as llm:
         (before,) = llm.generate(PROMPTS[:1], PARAMS)
         assert before.finish_reason == "length"
         damage(damaged)
@@ -211,7 +251,7 @@ def test_a_file_that_changes_while_requests_run(damaged, damage, problem):
             assert completion.finish_reason == "error"
             assert completion.error is not None and "\n" not in completion.error
             assert completion.error.startswith(f"CheckpointError: {str(file)!r}: {problem}")
-        assert llm.stats().pages_used == 0
+        assert llm.stats().pages_used == 0 and not all(failed)
 
 
 @pytest.mark.parametrize("manifest", [False, True])

@@ -62,9 +62,9 @@ PROGRAM = WORK + "print(json.dumps(main(*json.loads(sys.argv[1]), **json.loads(s
 MANY_DECODES = ((200,), 2), {"max_batch_tokens": 48, "reuse_pages": False}
 
 
-def arguments(precision: str, mixed: bool) -> tuple[str, str]:
+def arguments(precision: str, mixed: bool, **chosen: Any) -> tuple[str, str]:
     more, limits = MANY_DECODES if mixed else ((), {})
-    return json.dumps([precision, *more]), json.dumps(limits)
+    return json.dumps([precision, *more]), json.dumps(limits | chosen)
 
 
 @cache
@@ -75,9 +75,9 @@ def one_gpu(precision: str, mixed: bool = False) -> Any:
     return json.loads(one.out.splitlines()[-1])
 
 
-def answers(size: int, precision: str, mixed: bool = False) -> Any:
+def answers(size: int, precision: str, mixed: bool = False, **chosen: Any) -> Any:
     """The results of several GPUs, whose processes all end in order."""
-    first, *rest = Job(size, PROGRAM, *arguments(precision, mixed)).wait(240)
+    first, *rest = Job(size, PROGRAM, *arguments(precision, mixed, **chosen)).wait(240)
     assert first.code == 0, first.err
     assert [each.code for each in rest] == [0] * (size - 1), rest[0].err
     return json.loads(first.out.splitlines()[-1])
@@ -100,6 +100,21 @@ def test_decode_graphs_with_collectives_answer_correctly(size: int) -> None:
 def test_decodes_of_divided_steps_answer_correctly(size: int) -> None:
     """A rank after the first begins within the step's lengths and block table, at any row."""
     assert answers(size, "fp8", mixed=True)["correct"] >= one_gpu("fp8", mixed=True)["correct"] - 2
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_ranks_that_divide_sequences_answer_as_one_gpu_does(size: int) -> None:
+    """One sequence at a time: the other ranks compute padding."""
+    assert answers(size, "exact", attention="data")["tokens"] == one_gpu("exact")["tokens"]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("mixed", [False, True])
+def test_decode_graphs_of_divided_sequences_answer_correctly(size: int, mixed: bool) -> None:
+    """Graphs hold gathers and reduce-scatters of equal parts; `mixed`: other steps have prompts and decodes in unequal parts."""
+    results = answers(size, "fp8", mixed=mixed, attention="data")
+    assert results["graphs"] > 0
+    assert results["correct"] >= one_gpu("fp8", mixed=mixed)["correct"] - (4 if mixed else 1)
 
 
 COLLECTIVES = """

@@ -15,7 +15,8 @@ from support.pages import check_pool
 
 SIZE = 4  # tokens per page
 
-Writes = list[list[tuple[int, int, int]]]  # per entry of the batch: (position, page, offset in the page) of each token
+# Per entry of the batch: (position, the page's entries, offset in the page) of each token.
+Writes = list[list[tuple[int, list[tuple[int, int]], int]]]
 InFlight = tuple[Batch, Writes]
 
 
@@ -41,14 +42,15 @@ class World:
         max_sequences: int,
         reuse: bool = True,
         times: StepTimes | None = None,
+        ranks: int = 1,
     ) -> None:
-        """times: of steps, by a clock that each token moves by `token_seconds`."""
+        """times: of steps, by a clock that each token moves by `token_seconds`. ranks: with a pool each."""
         self.now, self.token_seconds = 0.0, 0.01
-        self.pool = PagePool(page_count, SIZE, reuse)
+        self.pool, *others = self.pools = [PagePool(page_count, SIZE, reuse) for _ in range(ranks)]
         pace = Pace(times, clock=lambda: self.now) if times else None
-        self.scheduler = Scheduler(self.pool, max_batch_tokens, max_sequences, pace=pace)
+        self.scheduler = Scheduler(self.pool, max_batch_tokens, max_sequences, pace=pace, more_pools=others)
         self.idle: dict[Request, int] = {}  # steps since an admitted request has advanced
-        self.memory = [[(-1, -1)] * SIZE for _ in range(page_count)]
+        self.memory = [[[(-1, -1)] * SIZE for _ in range(page_count)] for _ in range(ranks)]
         self.requests: list[Request] = []
         self.added = 0
         self.in_flight: InFlight | None = None  # launched ahead
@@ -85,7 +87,8 @@ class World:
         self.check_batch(batch)
         writes = []
         for request, start, count in zip(batch.requests, batch.starts, batch.counts, strict=True):
-            writes.append([(p, request.cache.pages[p // SIZE], p % SIZE) for p in range(start, start + count)])
+            pages, memory = request.cache.pages, self.memory[request.cache.rank]
+            writes.append([(p, memory[pages[p // SIZE]], p % SIZE) for p in range(start, start + count)])
         self.scheduler.start(batch)
         self.now += batch.tokens * self.token_seconds
         self.count_idle(batch)
@@ -100,10 +103,11 @@ class World:
     def finish(self, batch: Batch, writes: Writes) -> None:
         for request, slots in zip(batch.requests, writes, strict=True):
             for position, page, offset in slots:
-                self.memory[page][offset] = (request.tokens[position], position)
+                page[offset] = (request.tokens[position], position)
         going = [request for request in batch.sampling if request in self.requests]
         for request in going:
-            context = [self.memory[request.cache.pages[i // SIZE]][i % SIZE] for i in range(len(request.tokens))]
+            memory = self.memory[request.cache.rank]
+            context = [memory[request.cache.pages[i // SIZE]][i % SIZE] for i in range(len(request.tokens))]
             assert context == [(token, i) for i, token in enumerate(request.tokens)], "the context is not its own"
         self.scheduler.commit(batch)
         for request in going:
@@ -121,6 +125,10 @@ class World:
         assert len(set(batch.requests)) == len(batch.requests) <= self.scheduler.max_sequences
         assert batch.tokens <= self.scheduler.max_batch_tokens
         assert bool(batch.requests) == bool(self.requests) or batch.sampled_rows
+        prompts, of_ranks = range(batch.decodes, len(batch.requests)), [0] * len(self.pools)
+        for i in prompts:
+            of_ranks[batch.requests[i].cache.rank] += batch.counts[i]
+        assert max(of_ranks) <= -(-self.scheduler.max_batch_tokens // len(self.pools))
         assert [count == 1 for count in batch.counts] == [i < batch.decodes for i in range(len(batch.counts))]
         for request, start, count, logit_count in zip(
             batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True
@@ -130,9 +138,10 @@ class World:
             assert len(request.cache.pages) * SIZE >= start + count
 
     def check(self) -> None:
-        check_pool(self.pool)
-        held = [page for request in self.requests for page in request.cache.pages]
-        assert self.pool._references == [held.count(page) for page in range(self.pool.page_count)]
+        for rank, pool in enumerate(self.pools):
+            check_pool(pool)
+            held = [page for request in self.requests if request.cache.rank == rank for page in request.cache.pages]
+            assert pool._references == [held.count(page) for page in range(pool.page_count)]
         assert set(self.scheduler.running) | set(self.scheduler.waiting) == set(self.requests)
         assert all(
             not r.cache.pages and r.cache.computed == r.cache.cached_pages == r.cache.prefix_id == 0
@@ -151,7 +160,7 @@ class World:
             self.check()
             steps += 1
             assert steps <= 20 * work + 10, "no progress"
-        assert self.pool.used == 0
+        assert not any(pool.used for pool in self.pools)
         return steps
 
     def preempt(self) -> None:
@@ -169,10 +178,13 @@ class SchedulerMachine(RuleBasedStateMachine):
         sequences=st.integers(1, 8),
         reuse=st.booleans(),
         seconds=st.sampled_from([None, 0.02, 0.05, 0.1]),
+        ranks=st.sampled_from([1, 1, 2, 3]),
     )
-    def start(self, page_count: int, tokens: int, sequences: int, reuse: bool, seconds: float | None) -> None:
+    def start(
+        self, page_count: int, tokens: int, sequences: int, reuse: bool, seconds: float | None, ranks: int
+    ) -> None:
         times = StepTimes(seconds, seconds, first_tokens=8) if seconds else None
-        self.world = World(page_count, tokens, sequences, reuse, times)
+        self.world = World(page_count, tokens, sequences, reuse, times, ranks)
 
     @rule(program=st.binary(min_size=32, max_size=256))  # one byte per operation
     def run(self, program: bytes) -> None:
@@ -452,3 +464,29 @@ def test_a_step_in_which_an_answer_begins_is_as_short_as_those_beside_answers() 
 def test_times_that_are_none_are_refused(value: float) -> None:
     with pytest.raises(ValueError, match=r"alone is .*; expected a number of seconds above 0"):
         StepTimes(1.0, value)
+
+
+def test_sequences_are_spread_over_ranks() -> None:
+    """By their number. A cached prefix decides where a prompt goes, but not so many of them that other ranks have little to do."""
+    world = World(200, 256, 64, ranks=4)
+    shared = [0, 1, 2] * 8
+    for number in range(24):
+        world.add([*shared, number], max_tokens=40)
+        world.step()
+    running = [sum(each.cache.rank == rank for each in world.scheduler.running) for rank in range(4)]
+    assert max(running) - min(running) <= 5 and min(running) > 0, running
+    world.run_to_end()
+    again = world.add([*shared, 1, 2], max_tokens=1)
+    world.step()
+    assert again.queue.cached_tokens == len(shared) // SIZE * SIZE
+
+
+def test_a_rank_without_pages_preempts_its_own_requests() -> None:
+    world = World(3, 64, 8, reuse=False, ranks=2)
+    requests = [world.add([0] * (SIZE - 1), max_tokens=2 * SIZE) for _ in range(4)]
+    for _ in range(SIZE):
+        world.step()
+    places = [(each.cache.rank, bool(each.cache.pages)) for each in requests]
+    assert [rank for rank, _ in places[:2]] == [0, 1] and world.scheduler.preemptions
+    assert places[0][1] and places[1][1], "the oldest of each rank keeps its pages"
+    world.run_to_end()

@@ -221,6 +221,24 @@ def test_the_largest_step_runs_in_its_own_pages(tokens, sequences, context):
     assert logits.shape == (len(batch.requests), TINY.vocab_size) and logits.isfinite().all()
 
 
+def test_ranks_have_equal_shares_of_the_largest_step():
+    """If sequences are divided, each rank has a quarter of the tokens and of the sequences, on the pages of its own caches."""
+    batch, pages = largest_step(TINY, 1001, 30, 4096, data_ranks=4)
+    shares = [[], [], [], []]
+    for request, count in zip(batch.requests, batch.counts, strict=True):
+        shares[request.cache.rank].append(count)
+    assert shares == [[1] * 7 + [251 - 7]] * 4
+    assert pages == largest_step(TINY, 251, 8, 4096)[1] and batch.decodes == 28
+
+
+def test_weights_of_all_heads_that_do_not_fit_are_refused(gpu):
+    """An eighth of the released model takes 80.5 GiB, with all heads 89.9."""
+    gpu(85.0, 140.0)
+    check_fits(RELEASED, "fp8", "cuda:0", 8)
+    with pytest.raises(ValueError, match=r"takes 89.9 GiB .* are free: use no --attention data$"):
+        check_fits(RELEASED, "fp8", "cuda:0", 8, whole_attention=True)
+
+
 @pytest.mark.parametrize("checks", [False, True])
 def test_the_step_that_is_measured_stamps_what_it_writes(checks):
     """With checks of the caches, the kernels that store stamps are compiled before the first request, too."""

@@ -24,22 +24,23 @@ from tiny_model.checkpoint import TINY
 SCRIPT = Path(__file__).parents[2] / "scripts" / "bench" / "throughput.py"
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize(("ranks", "attention"), [(1, None), (2, None), (2, "data")])
 @pytest.mark.heavy
-def test_every_case_is_measured(tmp_path: Path, ranks: int) -> None:
-    """Seven sequences of 256 tokens do not fit in 26 pages: the benchmark measures as many as fit."""
+def test_every_case_is_measured(tmp_path: Path, ranks: int, attention: str | None) -> None:
+    """Thirteen sequences of 256 tokens do not fit in 26 pages, of each rank or of all: the benchmark measures as many as fit."""
     config = tmp_path / "config.json"
     config.write_text(json.dumps(config_json(replace(TINY, index_topk=64))))
     program = [sys.executable] if ranks == 1 else torchrun(ranks)
     options = ["--model", str(config), "--layers", "2", "--device", "cpu", "--precision", "exact", "--steps", "4"]
-    options += ["--decode", "1x128", "7x256", "--prefill", "100", "300", "--page-count", "26"]
+    options += ["--attention", attention] if attention else []
+    options += ["--decode", "1x128", "13x256", "--prefill", "100", "300", "--page-count", "26"]
     done = subprocess.run(
         [*program, str(SCRIPT), *options], env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
     assert (result["ranks"], result["layers"], result["of_layers"]) == (ranks, 2, TINY.num_hidden_layers)
-    assert [(case["batch"], case["context"]) for case in result["decode"]] == [(1, 128), (6, 256)]
+    assert [(case["batch"], case["context"]) for case in result["decode"]] == [(1, 128), (12 if attention else 6, 256)]
     assert [case["prompt"] for case in result["prefill"]] == [100, 300]
     assert "the largest batch that fits" in done.stdout
 

@@ -177,6 +177,15 @@ def test_an_interrupted_step_leaves_the_slots_usable():
     launches(slots, 2, {4, 5, 6})
 
 
+def test_an_expert_whose_read_was_not_begun_is_not_held(monkeypatch):
+    slots, reader = make(2)
+    launches(slots, 1, {0, 1})
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(reader, "read", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
+        slots.request(1, offsets({4, 5}), 1)
+    launches(slots, 1, {4, 5, 6})
+
+
 def test_measuring_reads_nothing():
     slots, reader = make(1)
     with slots.measuring():

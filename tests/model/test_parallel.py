@@ -125,6 +125,20 @@ def test_own_heads_are_views_that_kernels_take_as_they_are() -> None:
         assert part.weight_scale_inv.numel() * 4 == scales.numel()
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+def test_gathered_rows_have_the_same_bytes_on_ranks_with_any_number_of_rows(rows: int) -> None:
+    """A tensor of one row is contiguous whatever its stride is, which says nothing about the bytes between rows."""
+
+    class TwoRanks(Ranks):
+        def all_gather(self, x: torch.Tensor) -> torch.Tensor:
+            assert x.shape == (3, 2 * 128 // 8 + 2)
+            return torch.stack((x, x))
+
+    hidden, chosen = torch.randn(3, 128).bfloat16()[:rows], torch.arange(6).view(3, 2)[:rows, :1]
+    parts = TwoRanks(0, 2).gather_rows([hidden, chosen], 3, torch.tensor([3, 0]))
+    assert all(torch.equal(each, mine[[0, 0]]) for each, mine in zip(parts, (hidden, chosen), strict=True))
+
+
 def a_step() -> AttentionMetadata:
     """Four decodes, of which three verify a request's drafts, then chunks of 40, 2 and 3 tokens, from the middle of a page on."""
     counts, lengths = (1, 1, 1, 1, 40, 2, 3), (130, 67, 68, 69, 100, 2, 64)

@@ -341,9 +341,9 @@ def staged_is_stale(right: Any) -> Any:
 def no_page_ahead(right: Any) -> Any:
     """No block is allocated for the tokens ahead."""
 
-    def next_decodes(batch: Batch, running: Sequence[Request], pool: PagePool) -> Any:
-        with patch.object(pool, "pages_for", lambda tokens: PagePool.pages_for(pool, tokens - 1)):
-            return right(batch, running, pool)
+    def next_decodes(batch: Batch, running: Sequence[Request], pools: Sequence[PagePool]) -> Any:
+        with patch.object(pools[0], "pages_for", lambda tokens: PagePool.pages_for(pools[0], tokens - 1)):
+            return right(batch, running, pools)
 
     return next_decodes
 

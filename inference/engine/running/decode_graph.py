@@ -3,10 +3,12 @@
 A step of B decodes runs in the smallest bucket that holds it. A step that verifies drafts has a row for each token. Its bucket has
 room for the same number of drafts for every request that the bucket could hold. So few graphs serve answers that end one by one
 and changing numbers of drafts. Rows past the step's own are padding: one token each, in a scratch page that belongs to no request.
+If ranks divide the sequences, each has an equal part of a bucket's rows.
 `DecodeInputs` holds what changes from step to step. The kernels read lengths on the device, so a graph stays valid as they grow.
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -31,6 +33,7 @@ from .selection import DecodeRecord, DecodeRecords, SelectionRecorder
 _Outputs = tuple[torch.Tensor, torch.Tensor | None]  # logits; hidden states, if the model returns them
 
 _MOST_PADDING = 64  # rows of a step: each has its own slot of the scratch page
+_LEAST_SHARE = 8  # rows of each rank that divides sequences, for which there are buckets
 _FIRST_CONTEXT = 4096  # tokens; each further bucket of contexts is four times as long
 
 
@@ -99,10 +102,12 @@ class DecodeGraphs:
         max_rows: int | None = None,
         layers: int | None = None,
         padded: bool = True,
+        data_ranks: int = 1,
     ) -> None:
         """max_rows: of a step; None: one for each sequence. layers: whose selections can be recorded; None: all.
 
         padded: False gives each number of rows up to LASTING_TOKENS its own bucket, because padding chooses experts, too.
+        data_ranks: ranks that divide the sequences. A step of which one has more than 1.5 times its share may fit no bucket.
         """
         self.topk = topk
         self.forward = forward
@@ -111,7 +116,11 @@ class DecodeGraphs:
         self.device = device
         self.observers = observers
         most = max_rows or max_sequences
+        self.data_ranks = data_ranks
+        if data_ranks > 1:
+            most = min(most, max(_LEAST_SHARE, -(-most * 3 // (2 * data_ranks))))
         self.batches = batch_buckets(most) if padded else list(range(1, min(most, LASTING_TOKENS) + 1))
+        self.batches = [data_ranks * size for size in self.batches]
         self.contexts = context_buckets(topk, max_model_len)
         self.staged = StagedTokens(max_sequences, device)
         self._records = DecodeRecords(self.batches[-1], len(caches) if layers is None else layers, topk, device)
@@ -146,15 +155,26 @@ class DecodeGraphs:
             recorder.decodes(record.at(record_place))
         return bucket
 
+    def fits(self, batch: Batch) -> bool:
+        """Tell whether a bucket has room for the step."""
+        return self._needed_rows(batch) <= self.batches[-1]
+
     def is_quick(self, batch: Batch, recorded: bool) -> bool:
         """Tell whether the step's bucket has a graph, or has been given up and will never have one. recorded: with selections."""
+        if not self.fits(batch):
+            return False
         bucket = self._buckets.get(self._bucket(batch, recorded))
         return bucket is not None and (bucket.step.is_captured or bucket.step.is_given_up)
 
     def _bucket(self, batch: Batch, recorded: bool) -> tuple[int, int, bool]:
         longest = max(map(add, batch.starts, batch.counts))
-        rows = self._rows(len(batch.requests), batch.tokens, batch.most_drafts)
+        rows = self._rows(len(batch.requests), self._needed_rows(batch), batch.most_drafts)
         return rows, self.contexts[bisect_left(self.contexts, longest)], recorded
+
+    def _needed_rows(self, batch: Batch) -> int:
+        if self.data_ranks == 1:
+            return batch.tokens
+        return self.data_ranks * max(Counter([request.cache.rank for request in batch.requests]).values())
 
     def _rows(self, requests: int, tokens: int, drafts: int) -> int:
         """Return the rows of a step's bucket. drafts: the most that the step verifies or makes for a request."""
@@ -167,7 +187,7 @@ class DecodeGraphs:
 
     def _make(self, size: int, context: int, recorded: bool) -> Bucket:
         words = sum(each.words for each in self.observers)
-        inputs = DecodeInputs(size, context, self.scratch_page, self.staged, words)
+        inputs = DecodeInputs(size, context, self.scratch_page, self.staged, words, self.data_ranks)
         needed = recorded and context > self.topk  # else everything is selected
         record = self._records.of(size) if needed else None
         greedy = GreedyTokens(size, self.staged)

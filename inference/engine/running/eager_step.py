@@ -11,7 +11,9 @@ from ....model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, Selecti
 from ....model.stages import is_traced
 from ....model.transformer import Transformer
 from ...config import MAX_DRAFT_TOKENS
+from ...params import SamplingParams
 from ..drafting.drafter import Drafter, StepRows, following_tokens, sampling_rows
+from ..request import CachePlace, Request
 from ..scheduling.batch import Batch
 from ..step import Choices, ModelRunner, Share, Step
 from .inputs import Inputs
@@ -28,6 +30,7 @@ class EagerSteps:
     drafter: Drafter | None
     scratch_page: int
     observers: Sequence[StepObserver]
+    data_ranks: int = 1
     _record: DecodeRecord | None = None
 
     def run(
@@ -41,7 +44,8 @@ class EagerSteps:
         """Run a step. Arguments as in Runner.run."""
         assert not batch.sampled_rows
         record = None if recorder is None else self._decode_record(batch, runner.drafts.device)
-        inputs = prepare(batch, runner.drafts, recorder if record is None else None)
+        on_selection = recorder if record is None else None
+        inputs = prepare(batch, runner.drafts, on_selection, self.scratch_page, self.data_ranks)
         if record is not None:
             inputs = inputs._replace(metadata=replace(inputs.metadata, selections=record.device[: batch.tokens]))
         with ExitStack() as watching:
@@ -59,7 +63,7 @@ class EagerSteps:
         model = self.model
         if not isinstance(model, Transformer) or any([each.by_layer for each in self.observers]) or is_traced():
             return None
-        if batch.decodes < len(batch.requests):
+        if batch.decodes < len(batch.requests) or self.data_ranks > 1:
             return None
         longest = max(start + count for start, count in zip(batch.starts, batch.counts, strict=True))
         if longest <= model.config.index_topk or any(request.policy is not None for request in batch.requests):
@@ -118,9 +122,24 @@ class EagerStep(Step):
             owner.drafter.draft(rows, following, sampling, accepted, noise, drafts)
 
 
-def prepare(batch: Batch, drafts: torch.Tensor, on_selection: SelectionCallback | None = None) -> Inputs:
-    """Make the model's inputs for a batch. drafts: int64 [rows, drafts] on the device, the table of drafts to verify."""
+def prepare(
+    batch: Batch,
+    drafts: torch.Tensor,
+    on_selection: SelectionCallback | None = None,
+    scratch_page: int = 0,
+    data_ranks: int = 1,
+) -> Inputs:
+    """Make the model's inputs for a batch. drafts: int64 [rows, drafts] on the device, the table of drafts to verify.
+
+    If sequences are divided among `data_ranks`, those without any compute a token on the scratch page, so that no kernel has an
+    empty input. These tokens come last, as prompts.
+    """
     device = drafts.device
+    owners = [request.cache.rank for request in batch.requests]
+    idle = [rank for rank in range(data_ranks) if rank not in owners]
+    if idle:
+        batch = _padded(batch, idle, scratch_page)
+        owners += idle
     lengths = [start + count for start, count in zip(batch.starts, batch.counts, strict=True)]
     given = batch.draft_counts or (0,) * len(lengths)
     table = np.zeros((len(lengths), max(-(-length // PAGE_SIZE) for length in lengths)), dtype=np.int32)
@@ -164,8 +183,23 @@ def prepare(batch: Batch, drafts: torch.Tensor, on_selection: SelectionCallback 
         on_selection=on_selection,
         on_logits=batch.take_logits,
         policies=tuple(policies) if any(policies) else (),
+        owners=tuple(owners) if data_ranks > 1 else (),
     )
     return Inputs(new_tokens, new_positions, metadata, block_table)
+
+
+def _padded(batch: Batch, ranks: Sequence[int], page: int) -> Batch:
+    """Return the step with a token in `page` on each of these ranks, after the others."""
+    places = [CachePlace([page], rank) for rank in ranks]
+    padding = [Request(-1, (0,), SamplingParams(), max_tokens=0, seed=0, cache=place) for place in places]
+    zeros, ones = (0,) * len(ranks), (1,) * len(ranks)
+    return replace(
+        batch,
+        requests=(*batch.requests, *padding),
+        starts=batch.starts + zeros,
+        counts=batch.counts + ones,
+        logit_counts=batch.logit_counts + zeros,
+    )
 
 
 def draft_places(batch: Batch) -> tuple[np.ndarray, np.ndarray]:

@@ -80,9 +80,21 @@ class DecodeInputs:
     the device, where it staged them, so the host does not wait for them.
     """
 
-    def __init__(self, batch: int, context: int, scratch_page: int, staged: StagedTokens, words: int = 0) -> None:
-        """staged: where the device finds tokens that the host does not know. words: int64 numbers of an observer."""
+    def __init__(
+        self,
+        batch: int,
+        context: int,
+        scratch_page: int,
+        staged: StagedTokens,
+        words: int = 0,
+        data_ranks: int = 1,
+    ) -> None:
+        """staged: where the device finds tokens that the host does not know. words: int64 numbers of an observer.
+
+        data_ranks: ranks that divide the sequences. Each has an equal part of the rows.
+        """
         self.batch, self.context, self.scratch_page, self.staged = batch, context, scratch_page, staged
+        self.data_ranks, self._per_rank = data_ranks, batch // data_ranks
         device, sizes = staged.device, (batch, -(-context // PAGE_SIZE), words)
         on_gpu = device.type == "cuda"
         # The host's copy is pinned so that copying does not wait.
@@ -95,7 +107,7 @@ class DecodeInputs:
         self._given.table[:] = scratch_page
         # By row of the block table: id and admission of the request whose pages it holds, and how many of them.
         self._held: list[tuple[int, int, int] | None] = [None] * batch
-        self._used = batch
+        self._used = [self._per_rank] * data_ranks  # the leading rows of each rank's part that are no padding
         self.fill(Batch((), (), (), 0, ()))
 
     @property
@@ -120,23 +132,35 @@ class DecodeInputs:
         given = self._given
         given.record_place[0], given.stage[0] = record_place, token_place is not None
         given.token_place[0] = SCRATCH_PLACE if token_place is None else token_place
-        used, rows = self._used, batch.tokens
-        self._used = max(used, rows)  # the rows that the next step has to pad if this one fails here
-        self._write(batch)
-        self._pad(rows, used)
-        self._used = rows
+        used, (counts, numbers) = self._used, self._number_rows(batch)
+        self._used = list(map(max, used, counts))  # the rows that the next step has to pad if this one fails here
+        self._write(batch, numbers)
+        for rank, (count, before) in enumerate(zip(counts, used, strict=True)):
+            self._pad(rank * self._per_rank + count, rank * self._per_rank + before)
+        self._used = counts
         if words is not None:
             given.words[:] = words
         self._device.copy_(self._host, non_blocking=True)
         if self._copied is not None:
             self._copied.record(torch.cuda.current_stream(self._device.device))  # this thread's device may be another
 
-    def _write(self, batch: Batch) -> None:
+    def _number_rows(self, batch: Batch) -> tuple[list[int], Sequence[int]]:
+        """Return each rank's number of rows, and the row of each of the step's tokens."""
+        if self.data_ranks == 1:
+            return [batch.tokens], range(batch.tokens)
+        counts, numbers = [0] * self.data_ranks, []
+        for request in batch.requests:
+            rank = request.cache.rank
+            numbers.append(rank * self._per_rank + counts[rank])
+            counts[rank] += 1
+        return counts, numbers
+
+    def _write(self, batch: Batch, numbers: Sequence[int]) -> None:
         """Write the rows of the step's tokens. Numpy takes a list of numbers in a fraction of the time of one number at a time."""
-        rows, entries = batch.tokens, len(batch.requests)
+        entries = len(batch.requests)
         requests: Sequence[Request] = batch.requests
         positions: Sequence[int] = batch.starts
-        first_rows: Sequence[int] = range(entries)
+        first_rows = numbers
         if batch.sampled_rows:
             tokens, places = [0] * entries, [self.staged.place_of_sampled(row) for row in batch.sampled_rows]
         else:
@@ -157,12 +181,13 @@ class DecodeInputs:
             request.cache.pages[position // PAGE_SIZE] * PAGE_SIZE + position % PAGE_SIZE
             for request, position in zip(requests, positions, strict=True)
         ]
-        self._hold(requests)
+        self._hold(requests, numbers)
         given = self._given
-        given.rows[:, :rows] = tokens, positions, slots, places
+        at = slice(len(numbers)) if isinstance(numbers, range) else numbers
+        given.rows[:, at] = tokens, positions, slots, places
         given.first_rows[:entries] = first_rows
         given.first_rows[entries:] = -1
-        given.lengths[:rows] = [position + 1 for position in positions]
+        given.lengths[at] = [position + 1 for position in positions]
 
     def _pad(self, first: int, end: int) -> None:
         """Turn rows that an earlier step has used into padding."""
@@ -175,11 +200,11 @@ class DecodeInputs:
         self._given.table[first:end, 0] = self.scratch_page
         self._held[first:end] = [None] * (end - first)
 
-    def _hold(self, requests: Sequence[Request]) -> None:
+    def _hold(self, requests: Sequence[Request], numbers: Sequence[int]) -> None:
         """Keep the pages of each row's request in its row of the block table, and the scratch page after them."""
         held, table = self._held, self._given.table
         most = table.shape[1]
-        for row, request in enumerate(requests):
+        for row, request in zip(numbers, requests, strict=True):
             holding, known = (request.id, request.cache.admission, min(len(request.cache.pages), most)), held[row]
             if holding == known:
                 continue
@@ -210,8 +235,10 @@ class DecodeInputs:
             block_table=self.views.table,
             lengths=self.views.lengths,
             slots=slots,
-            logit_rows=self._numbers,
+            # In the batch's order; the rows after the batch's are never read.
+            logit_rows=self._numbers if self.data_ranks == 1 else self.views.first_rows.clamp(min=0),
             max_context=self.context,
+            owners=tuple(row // self._per_rank for row in range(self.batch)) if self.data_ranks > 1 else (),
         )
 
 

@@ -53,10 +53,11 @@ class Runner:
         max_sequences: int = 0,
         scratch_page: int = 0,
         cores: int | None = None,
+        data_ranks: int = 1,
     ) -> None:
         """caches: with that of the MTP layer, if there is a drafter. max_sequences and scratch_page, a page that the
         pool does not hand out, are only used for drafts.
-        cores: for `use_threads`; by default every step has the process's number of threads."""
+        cores: for `use_threads`; by default every step has the process's number of threads. data_ranks: as in Limits."""
         self.model = model
         self.caches = caches
         self.device = torch.device(device)
@@ -66,12 +67,12 @@ class Runner:
         staged = StagedTokens(max_sequences, self.device) if graphs is None else graphs.staged
         self.drafts = staged.drafts
         self.sampled = staged.sampled  # int64 [max_sequences] on the device: the staged tokens come first
-        self._cores = cores
+        self._cores, self._data_ranks = cores, data_ranks
         self.draft_graphs = None if graphs is None or drafter is None else DraftGraphs(drafter, graphs)
         self.sampling_graphs = None
         if graphs is not None:
             self.sampling_graphs = SamplingGraphs(graphs.batches[-1], self.device, graphs.capture)
-        self._eager = EagerSteps(model, caches, drafter, scratch_page, self.observers)
+        self._eager = EagerSteps(model, caches, drafter, scratch_page, self.observers, data_ranks)
         self._open: weakref.ref[Step] | None = None  # the step that the next launch ends
 
     @property
@@ -137,7 +138,8 @@ class Runner:
         if plans is None:
             plans = self.plan(batch)
         step: Step
-        if self.graphs is not None and self._in_graph(batch):
+        in_part = recorder is not None and self._data_ranks > 1  # a graph's record would have only this rank's rows
+        if self.graphs is not None and self._in_graph(batch) and not in_part:
             step = GraphStep(self, batch, self.graphs.run(batch, recorder, plans), recorder, share)
         else:
             step = self._eager.run(self, batch, recorder, plans, share)
@@ -149,7 +151,7 @@ class Runner:
     def _in_graph(self, batch: Batch) -> bool:
         if self.graphs is None or is_traced() or batch.decodes < len(batch.requests) or not all(batch.logit_counts):
             return False
-        if batch.tokens > self.graphs.batches[-1]:
+        if not self.graphs.fits(batch):
             return False
         if any(request.policy is not None for request in batch.requests):
             return False
@@ -210,12 +212,13 @@ def make_runner(
     sizes = (limits.max_sequences, limits.max_model_len, scratch_page, ranks)
     observers = make_observers(limits.observers, Setup(model, caches, config, *sizes))
     cores = torch.get_num_threads() if limits.spare_core and device.type == "cpu" and ranks == 1 else None
-    more = (drafter, limits.max_sequences, scratch_page, cores)
+    more = (drafter, limits.max_sequences, scratch_page, cores, limits.data_ranks)
     offloaded = is_offloaded(model)
     if not (limits.decode_graphs and can_capture(model)) or (offloaded and drafter is not None):
         return Runner(model, caches, device, None, observers, *more)
     bounds = (scratch_page, limits.max_sequences, limits.max_model_len, config.index_topk)
     forward = model.forward if drafter is None else drafter.model.forward_with_hidden
     rows = most_rows(limits.max_sequences, limits.max_batch_tokens, drafts)
-    graphs = DecodeGraphs(forward, caches, *bounds, device, observers, rows, config.num_hidden_layers, not offloaded)
+    layers, parts = config.num_hidden_layers, limits.data_ranks
+    graphs = DecodeGraphs(forward, caches, *bounds, device, observers, rows, layers, not offloaded, parts)
     return Runner(model, caches, device, graphs, observers, *more)

@@ -136,7 +136,7 @@ def _run(engine: Engine, entries: list[tuple[Text, int]], take: Take, draft_toke
 def all_logits(engine: Engine, token_ids: Sequence[int], chunk: int | None = None) -> torch.Tensor:
     """fp32 [T, vocab] on the CPU: the logits after every token, `chunk` tokens per step. ValueError as `RequestMaker`."""
     request = engine.requests.from_tokens(token_ids, min_new_tokens=0)
-    chunk = engine.limits.max_batch_tokens if chunk is None else chunk
+    chunk = engine.limits.rank_tokens if chunk is None else chunk
     if chunk < 1:
         raise ValueError(f"chunk is {chunk}; expected at least 1")
     found = torch.empty(len(request.tokens), engine.config.vocab_size)
@@ -161,7 +161,7 @@ def raise_observed(engine: Engine, request: Request) -> None:
 
 
 def score_steps(engine: Engine, texts: Iterable[Text], top: int) -> Generator[tuple[Step, list[Text]]]:
-    """`prompt_steps` of max_batch_tokens tokens that add to each text's `scores`, or set its `error`.
+    """`prompt_steps` of `rank_tokens` tokens that add to each text's `scores`, or set its `error`.
 
     FloatingPointError: the logits are not finite. RuntimeError: an observer has found a fault.
     """
@@ -170,7 +170,7 @@ def score_steps(engine: Engine, texts: Iterable[Text], top: int) -> Generator[tu
     def take(logits: torch.Tensor, following: Sequence[int]) -> None:
         found.extend(token_logprobs(logits, following, top))
 
-    with closing(prompt_steps(engine, texts, engine.limits.max_batch_tokens, take)) as steps:
+    with closing(prompt_steps(engine, texts, engine.limits.rank_tokens, take)) as steps:
         for step, in_step in steps:
             observed = engine.end_observed()
             for text, rows in zip(in_step, step.batch.logit_counts, strict=True):

@@ -1,7 +1,7 @@
 """The scheduler: which requests take part in the next step, and with how many tokens. It knows no tensors."""
 
 from bisect import insort
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
@@ -14,6 +14,7 @@ from .pace import Pace
 from .pages import PagePool
 
 _ARRIVAL = attrgetter("id")
+_MOST_AHEAD = 4  # sequences that a rank may run more than another one and still be chosen for a prefix in its caches
 
 
 class Scheduler:
@@ -27,6 +28,10 @@ class Scheduler:
     A request that passes older ones leaves the oldest waiting one the pages and the place that it needs, and is preempted if it
     has outgrown that when the older one's patience ends. No request is preempted for a younger one.
 
+    With several pools, one for each rank that holds sequences of its own, a request stays on one rank from its admission on: the
+    rank with the longest prefix in its caches, unless that rank runs more sequences than others. A step's budget of prompt tokens
+    is divided evenly among the ranks, which wait for each other.
+
     Queues and requests change only after everything that can fail, so that `recover` finds in them which pages each request holds.
     """
 
@@ -37,8 +42,10 @@ class Scheduler:
         max_sequences: int,
         drafting: DraftPolicy | None = None,
         pace: Pace | None = None,
+        more_pools: Sequence[PagePool] = (),
     ) -> None:
-        self.pool = pool
+        """more_pools: of the other ranks, if each holds sequences of its own."""
+        self.pool, self.pools = pool, (pool, *more_pools)
         self.pace = pace or Pace()
         self.max_batch_tokens = max_batch_tokens
         self.max_sequences = min(max_sequences, max_batch_tokens)  # every running request can decode in each step
@@ -67,6 +74,7 @@ class Scheduler:
         reserved = self.speculation.reserve(decodes, budget)
         budget -= reserved
         allowed, spent = self.pace.begin(answers=bool(entries)), 0.0
+        of_ranks = [-(-budget // len(self.pools))] * len(self.pools)  # prompt tokens that each may still compute
         started = [request for request in self.running if request.remaining > 1]
         waiting, refused = list(self.waiting), False
         for request in in_turn(started, waiting):
@@ -79,9 +87,13 @@ class Scheduler:
                 refused = not self._admit(request)
                 if refused:
                     continue
-            count = min(request.remaining, budget, self.pace.tokens(request.cache.computed, allowed - spent))
+            rank, most = request.cache.rank, self.pace.tokens(request.cache.computed, allowed - spent)
+            count = min(request.remaining, budget, of_ranks[rank], most)
+            if not count:
+                continue
             entries.append((request, count))
             budget -= count
+            of_ranks[rank] -= count
             spent += self.pace.seconds(request.cache.computed, count)
             if count == request.remaining:
                 allowed = self.pace.begin_answer()
@@ -99,7 +111,7 @@ class Scheduler:
         """
         if batch.draft_counts or batch.draft_tokens or (self.waiting and len(self.running) < self.max_sequences):
             return None
-        ahead = next_decodes(batch, self.running, self.pool)
+        ahead = next_decodes(batch, self.running, self.pools)
         return None if ahead is None or not is_quick(ahead) else self.speculation.plan_ahead(ahead, batch)
 
     def start(self, batch: Batch) -> None:
@@ -128,7 +140,7 @@ class Scheduler:
         for queue in (self.running, self.waiting):
             if request in queue:
                 if discard:
-                    self.pool.discard(request.cache.pages)
+                    self._pool_of(request).discard(request.cache.pages)
                 self._release(request)
                 queue.remove(request)
 
@@ -149,24 +161,28 @@ class Scheduler:
         for request in self.waiting:
             request.cache = CachePlace(admission=request.cache.admission)
         self.speculation.made.clear()
-        self.pool.rebuild(request.cache.pages for request in self.running)
+        for rank, pool in enumerate(self.pools):
+            pool.rebuild(request.cache.pages for request in self.running if request.cache.rank == rank)
 
-    def preempt_latest(self) -> Request:
-        """Move the running request that arrived last back to the waiting ones; its pages are free or cached now."""
-        request = self.running[-1]
+    def preempt_latest(self, rank: int | None = None) -> Request:
+        """Move the running request that arrived last, of this rank's if given, back to the waiting ones.
+
+        Its pages are free or cached now.
+        """
+        request = next(each for each in reversed(self.running) if rank in (None, each.cache.rank))
         assert not request.cache.pending, "a step that samples a token for it is in flight"
         reusable = self._find_reusable(request)
         self._release(request)
-        self.running.pop()
+        self.running.remove(request)
         request.queue.reusable = reusable
         insort(self.waiting, request, key=_ARRIVAL)
         self.preemptions += 1
         return request
 
     def take_pages(self, count: int) -> list[int]:
-        """Take pages for work outside of the queues, from the latest requests if needed. The pool must have that many."""
+        """Take pages of rank 0 for work outside of the queues, from the latest requests if needed. There must be that many."""
         while self.pool.available < count:
-            self.preempt_latest()
+            self.preempt_latest(0)
         return self.pool.allocate(count)
 
     def _take_decodes(self) -> list[Request]:
@@ -185,7 +201,7 @@ class Scheduler:
             last = (page + 1) * size
             # What the draft layer has in a page depends on the token after it.
             tokens = request.tokens[page * size : last + (cache.drafted >= last)]
-            cache.prefix_id = self.pool.register(cache.pages[page], cache.prefix_id, tokens)
+            cache.prefix_id = self._pool_of(request).register(cache.pages[page], cache.prefix_id, tokens)
         cache.cached_pages = full
 
     def _make_place(self) -> None:
@@ -193,7 +209,7 @@ class Scheduler:
         oldest = self.waiting[0] if self.waiting else None
         while oldest and oldest.queue.skipped >= PATIENCE and self.running and self.running[-1].id > oldest.id:
             needed = self.pool.pages_for(len(oldest.tokens))
-            if len(self.running) < self.max_sequences and needed <= self.pool.available:
+            if len(self.running) < self.max_sequences and needed <= max(pool.available for pool in self.pools):
                 return
             self.preempt_latest()
 
@@ -203,14 +219,20 @@ class Scheduler:
         kept_places, kept_pages = (0, 0) if request is oldest else (1, self.pool.pages_for(len(oldest.tokens)))
         if len(self.running) + kept_places >= self.max_sequences:
             return False
-        pages, prefix_id, drafted = self.pool.match(request.tokens, self._most_reusable(request))
-        missing = self.pool.pages_for(len(request.tokens)) - len(pages)
-        if missing + kept_pages > self.pool.available:
-            self.pool.release(pages)
+        for rank in self._preferred_ranks(request):
+            pool = self.pools[rank]
+            pages, prefix_id, drafted = pool.match(request.tokens, self._most_reusable(request))
+            missing = pool.pages_for(len(request.tokens)) - len(pages)
+            kept_here = all(each.available < kept_pages for each in self.pools if each is not pool)
+            if missing + kept_pages * kept_here <= pool.available:
+                break
+            pool.release(pages)
+        else:
             return False
-        size = self.pool.page_size
+        size = pool.page_size
         request.cache = cache = CachePlace(
-            pages=pages + self.pool.allocate(missing),
+            pages=pages + pool.allocate(missing),
+            rank=rank,
             admission=request.cache.admission + 1,
             computed=len(pages) * size,
             drafted=drafted * size,
@@ -226,8 +248,26 @@ class Scheduler:
         self.waiting.remove(request)
         return True
 
+    def _preferred_ranks(self, request: Request) -> Sequence[int]:
+        """The ranks in the order in which the request should be admitted to one."""
+        if len(self.pools) == 1:
+            return (0,)
+        running = Counter(each.cache.rank for each in self.running)
+        ranks, reusable = range(len(self.pools)), self._reusable_pages(request)
+        most = min(running[rank] for rank in ranks) + _MOST_AHEAD
+
+        def key(rank: int) -> tuple[int, ...]:
+            return running[rank] > most, -reusable[rank], running[rank], -self.pools[rank].available
+
+        return sorted(ranks, key=key)
+
     def _find_reusable(self, request: Request) -> int:
-        return len(self.pool.find(request.tokens, self._most_reusable(request))[0]) * self.pool.page_size
+        return max(self._reusable_pages(request)) * self.pool.page_size
+
+    def _reusable_pages(self, request: Request) -> list[int]:
+        """Count the pages of each rank's caches that the request could reuse."""
+        most = self._most_reusable(request)
+        return [len(pool.find(request.tokens, most)[0]) for pool in self.pools]
 
     def _most_reusable(self, request: Request) -> int:
         """Return how many of its tokens may come from reused pages. The last one is always computed: its logits are needed."""
@@ -235,18 +275,22 @@ class Scheduler:
 
     def _grow(self, request: Request) -> bool:
         """Take a page for a decode's token if it needs one; preempts later requests. False if the request itself was preempted."""
-        if self.pool.pages_for(len(request.tokens)) > len(request.cache.pages):
-            while not self.pool.available:
-                if self.preempt_latest() is request:
+        pool = self._pool_of(request)
+        if pool.pages_for(len(request.tokens)) > len(request.cache.pages):
+            while not pool.available:
+                if self.preempt_latest(request.cache.rank) is request:
                     return False
-            request.cache.pages += self.pool.allocate(1)
+            request.cache.pages += pool.allocate(1)
         return True
 
     def _release(self, request: Request) -> None:
         cache = request.cache
-        self.pool.release(cache.pages)
+        self._pool_of(request).release(cache.pages)
         request.cache = CachePlace(admission=cache.admission, pending=cache.pending)
         request.queue.skipped = 0
+
+    def _pool_of(self, request: Request) -> PagePool:
+        return self.pools[request.cache.rank]
 
 
 # Steps in a row that go to others before a prompt goes first. Among a crowd of short prompts, a long one gets a fifth of the steps.
@@ -283,7 +327,7 @@ def count_skipped(started: Sequence[Request], waiting: Sequence[Request], advanc
         request.queue.skipped = request.queue.skipped + 1 if ages and request not in advanced else 0
 
 
-def next_decodes(batch: Batch, running: Sequence[Request], pool: PagePool) -> Batch | None:
+def next_decodes(batch: Batch, running: Sequence[Request], pools: Sequence[PagePool]) -> Batch | None:
     """One decode of every running request after `batch`, with the pages that it needs; None, and nothing taken, if one cannot."""
     continuing, growing = list[Request](), list[Request]()
     for each in running:
@@ -295,12 +339,13 @@ def next_decodes(batch: Batch, running: Sequence[Request], pool: PagePool) -> Ba
         if tokens - each.cache.computed != 1 or not each.cache.pending:
             return None
         continuing.append(each)
-        if pool.pages_for(tokens) > len(each.cache.pages):
+        if pools[0].pages_for(tokens) > len(each.cache.pages):
             growing.append(each)
-    if not continuing or len(growing) > pool.available:
+    needed = Counter(each.cache.rank for each in growing)
+    if not continuing or any(count > pools[rank].available for rank, count in needed.items()):
         return None
     for request in growing:
-        request.cache.pages += pool.allocate(1)
+        request.cache.pages += pools[request.cache.rank].allocate(1)
     rows = {request: row for row, request in enumerate(batch.sampling)}
     starts, ones = tuple([each.cache.computed for each in continuing]), (1,) * len(continuing)
     sampled_rows = tuple([rows[each] for each in continuing])

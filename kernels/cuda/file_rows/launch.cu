@@ -1,8 +1,10 @@
 // Rows of files to their places on a GPU, by threads of the host that run no Python: a dozen threads that do would spend most of
-// their time waiting for the interpreter's lock. All threads share the pieces of all calls, in the order of the calls, and so end
+// their time waiting for the interpreter's lock. All threads share the pieces of all reads, in the order of the reads, and so end
 // together.
-#include <cerrno>
+#include <chrono>
 #include <cstdint>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +12,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -21,40 +24,58 @@ using common::check;
 using common::data;
 using common::Optional;
 using common::TensorView;
+using tvm::ffi::Bytes;
 using tvm::ffi::Function;
 
 constexpr int64_t kPiece = 2 << 20;  // bytes: 0.6 ms of a thread that reads, and a copy of 38 us
 
-// A call of `Reader::read`. The reader's mutex guards what changes.
-struct Call {
-  int file;
-  int64_t start;  // of its bytes in the file
-  cudaStream_t stream;
-  int64_t result;    // the number of its bytes; less, if the file has ended; or minus errno
-  int64_t left = 0;  // pieces whose copies have not been launched
-  cudaError_t fault = cudaSuccess;
+// The reader's mutex guards what changes, except `file` while it is opened.
+struct Read {
+  std::string path, identity;
+  cudaEvent_t after;  // the copies wait for it; or null
+  std::once_flag opened;
+  int file = -1;
+  int64_t left = 0;  // pieces that have not ended
+  bool failed = false;
   std::condition_variable done;
+
+  void end(int64_t pieces) {
+    left -= pieces;
+    if (left > 0) return;
+    if (file >= 0) close(file);
+    file = -1;
+    done.notify_all();
+  }
 };
 
 struct Piece {
-  Call* call;
+  Read* read;
   int64_t start;  // in the file
   int64_t size;
   char* target;
 };
 
-// Returns `size`; less, if the file has ended; or minus errno.
-int64_t read_piece(const Piece& piece, char* host) {
-  int64_t done = 0;
-  while (done < piece.size) {
-    const int64_t count = pread(piece.call->file, host + done, piece.size - done, piece.start + done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == EINTR) continue;  // a signal, on file systems in user space
-    if (count < 0) return -errno;
-    if (count == 0) break;
+// Returns a descriptor; -1, if the file cannot be opened, or is no longer the one that it was.
+int open_file(const Read& read) {
+  const int file = TEMP_FAILURE_RETRY(open(read.path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat status = {};
+  fstat(file, &status);
+  const int64_t modified = status.st_mtim.tv_sec * int64_t{1'000'000'000} + status.st_mtim.tv_nsec;
+  const int64_t identity[] = {status.st_size, modified, static_cast<int64_t>(status.st_ino)};
+  if (read.identity == std::string(reinterpret_cast<const char*>(identity), sizeof identity)) return file;
+  close(file);
+  return -1;
+}
+
+bool read_piece(const Piece& piece, char* host) {
+  Read& read = *piece.read;
+  std::call_once(read.opened, [&] { read.file = open_file(read); });
+  for (int64_t done = 0; done < piece.size;) {
+    const int64_t count = TEMP_FAILURE_RETRY(pread(read.file, host + done, piece.size - done, piece.start + done));
+    if (count <= 0) return false;
     done += count;
   }
-  return done;
+  return true;
 }
 
 class Reader {
@@ -65,6 +86,7 @@ class Reader {
     for (int64_t thread = 0; thread < threads; thread++) threads_.emplace_back([=] { serve(memory_ + thread * 2 * kPiece); });
   }
 
+  // Comes after the end of all reads.
   ~Reader() {
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -75,74 +97,100 @@ class Reader {
     cudaFreeHost(memory_);
   }
 
-  // Reads bytes of an open file from byte `start`, and copies them to the GPU on the current stream. places int64 [n, 3] on the
-  // host: the rows one after the other, each with a flag (0: they belong to `weight`, 1: to `scale`), the first byte there, and the
-  // number of bytes. Returns `Call::result` when the copies have ended.
-  int64_t read(int64_t file, int64_t start, TensorView places, TensorView weight, Optional<TensorView> scale) {
-    char* const targets[2] = {data<char>(weight), data<char>(scale)};
-    const int64_t* place = data<int64_t>(places);
-    Call call{static_cast<int>(file), start, common::stream_of(weight)};
+  // places int64 [n, 3] on the host: for one range of the file after the other its target, the first byte there, and its bytes.
+  void begin(Read& read, int64_t start, TensorView places, char* const (&targets)[2]) {
     std::unique_lock<std::mutex> lock(mutex_);
+    const int64_t* place = data<int64_t>(places);
     for (int64_t row = 0; row < places.size(0); row++, place += 3) {
-      for (int64_t first = 0; first < place[2]; first += kPiece, call.left++) {
+      for (int64_t first = 0; first < place[2]; first += kPiece, read.left++) {
         const int64_t size = std::min(kPiece, place[2] - first);
-        pieces_.push_back({&call, start, size, targets[place[0]] + place[1] + first});
+        pieces_.push_back({&read, start, size, targets[place[0]] + place[1] + first});
         start += size;
       }
     }
-    call.result = start - call.start;
-    work_.notify_all();
-    call.done.wait(lock, [&] { return call.left == 0; });
     lock.unlock();
-    check(call.fault, "copy");
-    check(cudaStreamSynchronize(call.stream), "copies");
-    return call.result;
+    work_.notify_all();
+  }
+
+  // Returns whether all bytes are on the GPU, or nothing if the read has not ended by then.
+  Optional<bool> wait(Read& read, int64_t milliseconds) {
+    if (milliseconds < 0) cancel(read);
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (!read.done.wait_for(lock, std::chrono::milliseconds(milliseconds), [&] { return read.left == 0; })) return {};
+    return !read.failed;
+  }
+
+  // Forgets the pieces that no thread has begun, and waits for the others.
+  void cancel(Read& read) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto gone = std::remove_if(pieces_.begin(), pieces_.end(), [&](const Piece& piece) { return piece.read == &read; });
+    read.end(pieces_.end() - gone);
+    pieces_.erase(gone, pieces_.end());
+    read.done.wait(lock, [&] { return read.left == 0; });
   }
 
  private:
   // Reads a piece into one half of `memory` while the previous one is copied from the other.
   void serve(char* memory) {
     cudaSetDevice(device_);
-    cudaEvent_t copied[2];
-    for (cudaEvent_t& event : copied) cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync);
-    std::unique_lock<std::mutex> lock(mutex_);
+    cudaStream_t stream = nullptr;
+    cudaEvent_t copied = nullptr;
+    cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    cudaEventCreateWithFlags(&copied, cudaEventDisableTiming | cudaEventBlockingSync);
+    Read* previous = nullptr;
+    bool good = false;  // its piece is being copied
     for (int half = 0;; half = 1 - half) {
-      work_.wait(lock, [&] { return stopped_ || !pieces_.empty(); });
+      Piece piece = {};
+      std::unique_lock<std::mutex> lock(mutex_);
+      if (previous == nullptr) work_.wait(lock, [&] { return stopped_ || !pieces_.empty(); });
       if (stopped_) break;
-      const Piece piece = pieces_.front();
-      Call& call = *piece.call;
-      pieces_.pop_front();
+      if (!pieces_.empty()) {
+        piece = pieces_.front();
+        pieces_.pop_front();
+      }
       lock.unlock();
       char* const host = memory + half * kPiece;
-      cudaError_t fault = cudaEventSynchronize(copied[half]);
-      const int64_t count = read_piece(piece, host);
-      if (fault == cudaSuccess && count == piece.size) {
-        fault = cudaMemcpyAsync(piece.target, host, count, cudaMemcpyHostToDevice, call.stream);
-        if (fault == cudaSuccess) fault = cudaEventRecord(copied[half], call.stream);
+      const bool is_read = piece.read != nullptr && read_piece(piece, host);
+      if (previous != nullptr) {
+        // Without anything to read, it waits without sleeping: a step needs these bytes.
+        good = good && (piece.read == nullptr ? cudaStreamSynchronize(stream) : cudaEventSynchronize(copied)) == cudaSuccess;
+        lock.lock();
+        previous->failed = previous->failed || !good;
+        previous->end(1);
+        lock.unlock();
       }
-      lock.lock();
-      if (fault != cudaSuccess) call.fault = fault;
-      if (count < piece.size) call.result = std::min(call.result, count < 0 ? count : piece.start + count - call.start);
-      if (--call.left == 0) call.done.notify_one();
+      previous = piece.read;
+      good = is_read && (previous->after == nullptr || cudaStreamWaitEvent(stream, previous->after, 0) == cudaSuccess) &&
+             cudaMemcpyAsync(piece.target, host, piece.size, cudaMemcpyHostToDevice, stream) == cudaSuccess &&
+             cudaEventRecord(copied, stream) == cudaSuccess;
     }
-    for (cudaEvent_t event : copied) cudaEventDestroy(event);
+    cudaEventDestroy(copied);
+    cudaStreamDestroy(stream);
   }
 
   int device_ = 0;
   char* memory_ = nullptr;  // pinned, two pieces for each thread
-  std::mutex mutex_;        // guards all below, and calls
+  std::mutex mutex_;        // guards all below, and reads
   std::condition_variable work_;
   std::deque<Piece> pieces_;
   bool stopped_ = false;
   std::vector<std::thread> threads_;
 };
 
-// Starts threads for the current device, which end with the last reference to the function that is returned: `Reader::read`.
+// Starts threads for the current device. Returns a function that begins a read and returns `Reader::wait` of it. The last reference
+// to this ends the read; the last one to all of them ends the threads.
 Function reader(int64_t threads) {
   auto made = std::make_shared<Reader>(threads);
-  return Function::FromTyped([made](int64_t file, int64_t start, TensorView places, TensorView weight, Optional<TensorView> scale) {
-    return made->read(file, start, places, weight, scale);
-  });
+  return Function::FromTyped(
+      [made](Bytes path, Bytes identity, int64_t start, TensorView places, int64_t weight, int64_t scale, int64_t after) {
+        const auto end = [made](Read* read) {
+          made->cancel(*read);
+          delete read;
+        };
+        std::shared_ptr<Read> read(new Read{path, identity, reinterpret_cast<cudaEvent_t>(after)}, end);
+        made->begin(*read, start, places, {reinterpret_cast<char*>(weight), reinterpret_cast<char*>(scale)});
+        return Function::FromTyped([made, read](int64_t milliseconds) { return made->wait(*read, milliseconds); });
+      });
 }
 
 }  // namespace file_rows

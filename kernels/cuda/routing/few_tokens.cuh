@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(kNormThreads) combine_norm_kernel(CombinedNorm
   uint4 stream[kPieces];
   p.rows.load_residual(stream, token, column);
   float values[kHeldOfGroup];
-  combined<__nv_bfloat16, kPiece, kPieces>(p.sum, token, column, kApart, values);
+  combined<__nv_bfloat16, kPiece, kPieces, 8>(p.sum, token, column, kApart, values);
 #pragma unroll
   for (int i = 0; i < kPieces; ++i) round8(values + i * kPiece);
   float squares = sum_of_lanes(p.rows.add(values, stream, token, column));

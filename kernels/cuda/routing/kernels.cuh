@@ -273,45 +273,49 @@ struct alignas(kWidth == 1 ? sizeof(Element) : 16) Vector {
 };
 
 // The weighted sum of a token's rows, in the order of its experts, the shared expert last: kPieces times kWidth neighbouring columns that
-// are `apart` from each other. A thread loads eight rows before it adds the first.
-template <class Element, int kWidth, int kPieces>
+// are `apart` from each other. A thread loads kAtOnce of the rows that count before it adds the first. All threads of a warp call it;
+// those whose columns are past the width get a sum that means nothing.
+template <class Element, int kWidth, int kPieces, int kAtOnce>
 __device__ __forceinline__ void combined(const Combination& p, int64_t token, int column, int apart, float (&total)[kPieces * kWidth]) {
-  constexpr int kAtOnce = 8;
   using Elements = Vector<Element, kWidth>;
+  const bool inside = column < p.width;
   const auto load = [&](const void* rows, int64_t row, int64_t stride, int piece) {
     return *reinterpret_cast<const Elements*>(static_cast<const Element*>(rows) + row * stride + column + piece * apart);
   };
-  const int end = *p.end;
+  const int end = *p.end, lane = threadIdx.x % 32;
   Elements shared[kPieces] = {};
 #pragma unroll
   for (int piece = 0; piece < kPieces; ++piece)
-    if (p.shared != nullptr) shared[piece] = load(p.shared, token, p.shared_stride, piece);
+    if (p.shared != nullptr && inside) shared[piece] = load(p.shared, token, p.shared_stride, piece);
 #pragma unroll
   for (int j = 0; j < kPieces * kWidth; ++j) total[j] = 0.0f;
-  for (int first = 0; first < p.topk; first += kAtOnce) {
-    int32_t place[kAtOnce];
-    float weight[kAtOnce];
-    Elements rows[kAtOnce][kPieces];
+  for (int first = 0; first < p.topk; first += 32) {
+    const bool exists = first + lane < p.topk;
+    const int place = exists ? p.inverse_permutation[token * p.topk + first + lane] : end;
+    const float weight = exists ? p.weights[token * p.topk + first + lane] : 0.0f;
+    for (uint32_t left = __ballot_sync(~0u, place < end); left != 0;) {  // the same in all lanes
+      const int count = __popc(left);
+      float weights[kAtOnce];
+      Elements rows[kAtOnce][kPieces];
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const bool exists = first + i < p.topk;
-      place[i] = exists ? p.inverse_permutation[token * p.topk + first + i] : end;
-      weight[i] = exists ? p.weights[token * p.topk + first + i] : 0.0f;
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int64_t row = __shfl_sync(~0u, place, __ffs(left) - 1);
+        weights[i] = __shfl_sync(~0u, weight, __ffs(left) - 1);
+        left &= left - 1;
+#pragma unroll
+        for (int piece = 0; piece < kPieces; ++piece) {
+          rows[i][piece] = {};
+          if (i < count && inside) rows[i][piece] = load(p.rows, row, p.stride, piece);
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i)
+        if (i < count) {
+#pragma unroll
+          for (int j = 0; j < kPieces * kWidth; ++j)
+            total[j] = fmaf(weights[i], float(rows[i][j / kWidth].at[j % kWidth]), total[j]);
+        }
     }
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i)
-#pragma unroll
-      for (int piece = 0; piece < kPieces; ++piece) {
-        rows[i][piece] = {};
-        if (place[i] < end) rows[i][piece] = load(p.rows, place[i], p.stride, piece);
-      }
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i)
-      if (place[i] < end) {
-#pragma unroll
-        for (int j = 0; j < kPieces * kWidth; ++j)
-          total[j] = fmaf(weight[i], float(rows[i][j / kWidth].at[j % kWidth]), total[j]);
-      }
   }
   if (p.shared != nullptr) {
 #pragma unroll
@@ -325,9 +329,9 @@ __global__ void __launch_bounds__(kCombineThreads) combine_kernel(Combination p)
   common::pdl_wait();
   const int64_t token = blockIdx.x;
   const int column = (blockIdx.y * kCombineThreads + threadIdx.x) * kWidth;
-  if (column >= p.width) return;
   float total[kWidth];
-  combined<Element, kWidth, 1>(p, token, column, 0, total);
+  combined<Element, kWidth, 1, 4>(p, token, column, 0, total);
+  if (column >= p.width) return;
   Vector<Element, kWidth> out;
 #pragma unroll
   for (int j = 0; j < kWidth; ++j) out.at[j] = Element(total[j]);

@@ -13,7 +13,7 @@
 
 #include <cooperative_groups.h>
 
-#include "problem.cuh"
+#include "short_rows.cuh"
 
 namespace topk {
 
@@ -371,8 +371,11 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_topk_kernel(const __gr
   const int start = p.starts == nullptr ? 0 : p.starts[row], first = max(start, 0), length = min(p.ends[row], p.columns) - first;
   common::pdl_wait();
   const float* logits = p.logits + row * p.row_stride + first;
-  if (length <= p.k) {
-    if (part == 0) select_all<kThreads>(shared.warp_sums, p, logits, length, first - start, row);
+  // One CTA can hold a row that is much shorter than the buffer. In the model: a sequence that is short next to the longest one.
+  if (length + int(reinterpret_cast<uintptr_t>(logits) / sizeof(float) % 4) <= 16 * kThreads) {
+    ShortShared<kThreads>& own = *reinterpret_cast<ShortShared<kThreads>*>(memory);
+    float* values = reinterpret_cast<float*>(&own + 1) + threadIdx.x;
+    if (part == 0) select_short<kThreads, 4, true>(own, values, p, logits, length, 0, max(0, length), first - start, row);
     return;
   }
   // Parts end at words of the bitmap.

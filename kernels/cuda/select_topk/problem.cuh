@@ -168,22 +168,21 @@ __device__ __forceinline__ void write_none(const Problem& p, int row, uint32_t t
   if (p.record != nullptr) p.record[row * p.record_stride + to] = -1;
 }
 
-// Selects all values of a row of at most k, except NaN and -inf. In the model: a sequence that is short next to the longest one.
+// Selects a whole row of at most k values, unless it holds NaN or -inf; returns whether it did.
 template <int kThreads>
-__device__ __forceinline__ void select_all(uint32_t (&warp_sums)[2][32], const Problem& p, const float* logits, int length, int offset,
-                                           int row) {
-  uint32_t written = 0;
-  for (int base = 0, turn = 0; base < length; base += 4 * kThreads, turn ^= 1) {
-    const int first = base + 4 * static_cast<int>(threadIdx.x);
-    uint32_t selects = 0;
-#pragma unroll
-    for (int e = 0; e < 4; ++e)
-      if (first + e < length && __ldg(logits + first + e) >= kLowest) selects |= 1u << e;
-    const Scan scan = block_scan<kThreads>(__popc(selects), warp_sums[turn]);
-    for (uint32_t to = written + scan.before; selects; selects &= selects - 1, ++to) write(p, row, to, first + __ffs(selects) - 1 + offset);
-    written += scan.total;
+__device__ __forceinline__ bool select_all(const Problem& p, const float* logits, int length, int offset, int row) {
+  asm volatile("" : "+r"(row));  // addresses are computed here: shared with other code, they would take registers there
+  bool all = true;
+#pragma unroll 4
+  for (int i = threadIdx.x; i < length; i += kThreads) all &= logits[i] >= kLowest;
+  if (!__syncthreads_and(all)) return false;
+  for (int i = threadIdx.x; i < p.k; i += kThreads) {
+    if (i < length)
+      write(p, row, i, i + offset);
+    else
+      write_none(p, row, i);
   }
-  for (uint32_t to = written + threadIdx.x; to < p.k; to += kThreads) write_none(p, row, to);
+  return true;
 }
 
 }  // namespace topk

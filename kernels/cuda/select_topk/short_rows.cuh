@@ -1,4 +1,4 @@
-// Exact top-k of fp32 rows that fit into the registers of one CTA (up to 16384 columns): every value is a candidate and stays where it is.
+// Exact top-k of fp32 rows that one CTA can hold (up to 16384 columns): every value is a candidate and stays where it is.
 //
 // A histogram over equal intervals between the lowest and the highest value finds the interval of the k-th best. Nearly always it holds
 // few values, which are compared with each other. Otherwise a radix select over ranks (value, position), digit by digit, finds the last
@@ -47,126 +47,128 @@ struct Scale {
   }
 };
 
-// One CTA for each row of at most 4 * kThreads * kVectors columns, counted from the 16 bytes that the row starts in. kCtas run on a
-// multiprocessor.
-template <int kThreads, int kVectors, int kCtas>
-__global__ void __launch_bounds__(kThreads, kCtas) select_short_kernel(const __grid_constant__ Problem p) {
-  common::pdl_launch_dependents();
+// Selects from the `length` columns from `first` on, and writes columns plus `offset`. They are among the 4 * kThreads * kVectors from the
+// 16 bytes on that `logits` starts in; `columns` can be read. A thread keeps its values in `values`: in registers or, if kRolled, at every
+// kThreads-th place of shared memory. Loops are not unrolled then, as instructions that few CTAs run come from memory, which takes longer.
+template <int kThreads, int kVectors, bool kRolled>
+__device__ __forceinline__ void select_short(ShortShared<kThreads>& shared, float* values, const Problem& p, const float* logits,
+                                             int columns, int first, int length, int offset, int row) {
+  asm volatile("" : "+r"(row));  // as in select_all
+  constexpr int kStride = kRolled ? kThreads : 1, kUnroll = kRolled ? 1 : kVectors;
   constexpr int kWarps = kThreads / 32, kPlaces = 4 * kThreads, kBits = kThreads == 1024 ? 12 : 11;
   static_assert(kPlaces == 1 << kBits && kVectors <= 4 && kWarps * kVectors % 32 == 0);
-  __shared__ ShortShared<kThreads> shared;
-  const int row = blockIdx.x, thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
-  const float* logits = p.logits + row * p.row_stride;
+  const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
   const int skip = static_cast<int>(reinterpret_cast<uintptr_t>(logits) / sizeof(float) % 4);
-  const int start = p.starts == nullptr ? 0 : __ldg(p.starts + row), end = __ldg(p.ends + row);
-  common::pdl_wait();
-  // All columns are loaded, so that the loads need not wait for the row's bounds.
-  float values[kVectors][4];
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
+  // A thread's first load does not wait for the row's bounds. All 16 bytes around a value can be read, but not by __ldg: the compiler may
+  // place it before pdl_wait.
+  float4 loaded[kVectors];
+  const auto load = [&](int v, int end) {
     const int column = 4 * (v * kThreads + thread) - skip;
-    float4 loaded = make_float4(NAN, NAN, NAN, NAN);
-    if (column >= 0 && column + 4 <= p.columns) loaded = __ldg(reinterpret_cast<const float4*>(logits + column));
-    values[v][0] = loaded.x, values[v][1] = loaded.y, values[v][2] = loaded.z, values[v][3] = loaded.w;
-  }
+    if (column + 3 >= 0 && column < end) loaded[v] = *reinterpret_cast<const float4*>(logits + column);
+  };
 #pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    const int column = 4 * (v * kThreads + thread) - skip;
-    if (column < p.columns && (column < 0 || column + 4 > p.columns)) {
+  for (int v = 0; v < kVectors; ++v) loaded[v] = make_float4(NAN, NAN, NAN, NAN);
+  load(0, columns);
+  if (length <= p.k && select_all<kThreads>(p, logits + first, length, first + offset, row)) return;
 #pragma unroll
-      for (int e = 0; e < 4; ++e)
-        if (column + e >= 0 && column + e < p.columns) values[v][e] = __ldg(logits + column + e);
-    }
-  }
+  for (int v = 1; v < kVectors; ++v) load(v, first + length);
   reinterpret_cast<uint4*>(shared.histogram)[thread] = make_uint4(0, 0, 0, 0);
   if (thread == 0) shared.few_count = 0, shared.least = 0;
 
   // Values that cannot be selected become NaN, which minimum and maximum ignore.
-  const int first = max(start, 0), length = min(end, p.columns) - first;
-  if (length <= p.k) {
-    select_all<kThreads>(shared.warp_sums, p, logits + first, length, first - start, row);
-    return;
-  }
   float lowest = INFINITY, highest = -INFINITY;
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
+    const float four[4] = {loaded[v].x, loaded[v].y, loaded[v].z, loaded[v].w};
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const uint32_t within = 4 * (v * kThreads + thread) + e - skip - first;
-      values[v][e] = within < uint32_t(length) && values[v][e] >= kLowest ? values[v][e] : NAN;
-      lowest = fminf(lowest, values[v][e]);
-      highest = fmaxf(highest, values[v][e]);
+      const float value = within < uint32_t(length) && four[e] >= kLowest ? four[e] : NAN;
+      values[(4 * v + e) * kStride] = value;
+      lowest = fminf(lowest, value);
+      highest = fmaxf(highest, value);
     }
   }
-  const uint32_t lowest_key = __reduce_min_sync(kWarp, key_of(lowest)), highest_key = __reduce_max_sync(kWarp, key_of(highest));
-  if (lane == 0) shared.lowest[warp] = lowest_key, shared.highest[warp] = highest_key;
-  __syncthreads();
-  lowest = value_of(__reduce_min_sync(kWarp, shared.lowest[lane % kWarps]));
-  highest = value_of(__reduce_max_sync(kWarp, shared.highest[lane % kWarps]));
-  const Scale scale(lowest, fminf(highest, -kLowest));
+  const int vectors = kRolled ? (skip + first + length + 4 * kThreads - 1) / (4 * kThreads) : kVectors;
+  // Selected are values at higher places than found.digit, and those there with the rank `least` or more: at first, all.
+  Scale scale(0, 0);
+  Found found = {};
+  uint64_t least = 0;
+  if (length > p.k) {
+    const uint32_t lowest_key = __reduce_min_sync(kWarp, key_of(lowest)), highest_key = __reduce_max_sync(kWarp, key_of(highest));
+    if (lane == 0) shared.lowest[warp] = lowest_key, shared.highest[warp] = highest_key;
+    __syncthreads();
+    lowest = value_of(__reduce_min_sync(kWarp, shared.lowest[lane % kWarps]));
+    highest = value_of(__reduce_max_sync(kWarp, shared.highest[lane % kWarps]));
+    scale = Scale(lowest, fminf(highest, -kLowest));
 
+#pragma unroll kUnroll
+    for (int v = 0; v < vectors; ++v) {
 #pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e)
-      if (values[v][e] >= kLowest) atomicAdd(&shared.histogram[scale.place<kPlaces>(values[v][e])], 1);
-  }
-  __syncthreads();
-  const Found found = find_digit<kThreads>(shared, p.k);  // place 0 if all are selected
-
-  // Calls visit(rank) for this thread's values at the place found.
-  const auto visit_place = [&](auto visit) {
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e)
-        if (scale.place<kPlaces>(values[v][e]) == found.digit && values[v][e] >= kLowest)
-          visit(short_rank(values[v][e], 4 * (v * kThreads + thread) + e - skip));
-    }
-  };
-  const uint32_t needed = p.k - found.above;
-  if (found.total > p.k && found.count != needed) {
-    if (found.count <= kFewShort) {
-      visit_place([&](uint64_t rank) { shared.few[atomicAdd(&shared.few_count, 1)] = rank; });
-      __syncthreads();
-      if (thread < found.count) {
-        const uint64_t mine = shared.few[thread];
-        uint32_t above = 0;
-#pragma unroll 4
-        for (uint32_t i = 0; i < found.count; ++i) above += shared.few[i] > mine;
-        if (above + 1 == needed) shared.least = mine;
-      }
-    } else {
-      uint64_t prefix = 0;
-      uint32_t lacking = needed;
-      for (int shift = 64 - kBits;; shift -= kBits) {
-        reinterpret_cast<uint4*>(shared.histogram)[thread] = make_uint4(0, 0, 0, 0);
-        __syncthreads();
-        visit_place([&](uint64_t rank) {
-          if (rank >> shift >> kBits == prefix) atomicAdd(&shared.histogram[uint32_t(rank >> shift) % kPlaces], 1);
-        });
-        __syncthreads();
-        const Found digit = find_digit<kThreads>(shared, lacking);
-        prefix = prefix << kBits | digit.digit;
-        lacking -= digit.above;
-        if (digit.count != lacking) continue;  // not at the last digit, since all ranks differ
-        if (thread == 0) shared.least = prefix << shift;
-        break;
+      for (int e = 0; e < 4; ++e) {
+        const float value = values[(4 * v + e) * kStride];
+        if (value >= kLowest) atomicAdd(&shared.histogram[scale.place<kPlaces>(value)], 1);
       }
     }
     __syncthreads();
+    found = find_digit<kThreads>(shared, p.k);  // place 0 if all are selected
+
+    // Calls visit(rank) for this thread's values at the place found.
+    const auto visit_place = [&](auto visit) {
+#pragma unroll kUnroll
+      for (int v = 0; v < vectors; ++v) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const float value = values[(4 * v + e) * kStride];
+          if (scale.place<kPlaces>(value) == found.digit && value >= kLowest)
+            visit(short_rank(value, 4 * (v * kThreads + thread) + e - skip));
+        }
+      }
+    };
+    const uint32_t needed = p.k - found.above;
+    if (found.total > p.k && found.count != needed) {
+      if (found.count <= kFewShort) {
+        visit_place([&](uint64_t rank) { shared.few[atomicAdd(&shared.few_count, 1)] = rank; });
+        __syncthreads();
+        if (thread < found.count) {
+          const uint64_t mine = shared.few[thread];
+          uint32_t above = 0;
+#pragma unroll 4
+          for (uint32_t i = 0; i < found.count; ++i) above += shared.few[i] > mine;
+          if (above + 1 == needed) shared.least = mine;
+        }
+      } else {
+        uint64_t prefix = 0;
+        uint32_t lacking = needed;
+        for (int shift = 64 - kBits;; shift -= kBits) {
+          reinterpret_cast<uint4*>(shared.histogram)[thread] = make_uint4(0, 0, 0, 0);
+          __syncthreads();
+          visit_place([&](uint64_t rank) {
+            if (rank >> shift >> kBits == prefix) atomicAdd(&shared.histogram[uint32_t(rank >> shift) % kPlaces], 1);
+          });
+          __syncthreads();
+          const Found digit = find_digit<kThreads>(shared, lacking);
+          prefix = prefix << kBits | digit.digit;
+          lacking -= digit.above;
+          if (digit.count != lacking) continue;  // not at the last digit, since all ranks differ
+          if (thread == 0) shared.least = prefix << shift;
+          break;
+        }
+      }
+      __syncthreads();
+    }
+    least = shared.least;
   }
-  const uint64_t least = shared.least;
 
   uint32_t selects = 0, mine = 0;  // mine: how many in each vector, by byte
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
+#pragma unroll kUnroll
+  for (int v = 0; v < vectors; ++v) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const uint32_t place = scale.place<kPlaces>(values[v][e]);
+      const float value = values[(4 * v + e) * kStride];
+      const uint32_t place = scale.place<kPlaces>(value);
       bool selected = place > found.digit;
-      if (place == found.digit)
-        selected = values[v][e] >= kLowest && short_rank(values[v][e], 4 * (v * kThreads + thread) + e - skip) >= least;
+      if (place == found.digit) selected = value >= kLowest && short_rank(value, 4 * (v * kThreads + thread) + e - skip) >= least;
       selects |= uint32_t(selected) << (4 * v + e);
       mine += uint32_t(selected) << (8 * v);
     }
@@ -186,8 +188,8 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_short_kernel(const __g
   const uint32_t total = __shfl_sync(kWarp, before, 31);
   before -= all;
   const bool staged = p.k <= kStaged;
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
+#pragma unroll kUnroll
+  for (int v = 0; v < vectors; ++v) {
     const int index = v * kWarps + warp;
     uint32_t to = __shfl_sync(kWarp, before, index / kEach);
 #pragma unroll
@@ -199,7 +201,7 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_short_kernel(const __g
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       if (!(selects >> (4 * v + e) & 1)) continue;
-      const int position = 4 * (v * kThreads + thread) + e - skip - start;
+      const int position = 4 * (v * kThreads + thread) + e - skip + offset;
       if (staged)
         shared.selected[to] = position;
       else
@@ -214,6 +216,20 @@ __global__ void __launch_bounds__(kThreads, kCtas) select_short_kernel(const __g
     else if (staged)
       write(p, row, i, shared.selected[i]);
   }
+}
+
+// One CTA for each row of at most 4 * kThreads * kVectors columns, counted from the 16 bytes that the row starts in. kCtas run on a
+// multiprocessor.
+template <int kThreads, int kVectors, int kCtas>
+__global__ void __launch_bounds__(kThreads, kCtas) select_short_kernel(const __grid_constant__ Problem p) {
+  common::pdl_launch_dependents();
+  __shared__ ShortShared<kThreads> shared;
+  const int row = blockIdx.x, start = p.starts == nullptr ? 0 : p.starts[row], end = p.ends[row], first = max(start, 0);
+  common::pdl_wait();
+  const int length = max(0, min(end, p.columns) - first);
+  const float* logits = p.logits + row * p.row_stride;
+  float values[4 * kVectors];
+  select_short<kThreads, kVectors, false>(shared, values, p, logits, p.columns, first, length, -start, row);
 }
 
 }  // namespace topk

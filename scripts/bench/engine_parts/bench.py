@@ -38,7 +38,8 @@ class Bench:
     def fitting(self, case: Decode) -> Decode:
         """The case with as many of its sequences as there are pages for."""
         pages = -(-case.context // PAGE_SIZE)
-        most = min(self.llm.limits.page_count // pages, self.llm.limits.max_sequences)
+        limits = self.llm.limits
+        most = min(limits.page_count // pages * limits.data_ranks, limits.max_sequences)
         return case if case.batch <= most else Decode(most, case.context)
 
     def decode(self, case: Decode) -> dict[str, Any]:
@@ -50,7 +51,8 @@ class Bench:
                 f"--decode is {case}; expected a context of more than --steps {self.steps} and {untimed} tokens"
             )
         params = SamplingParams(temperature=0, max_tokens=case.context - start, ignore_eos=True)
-        requests = [self.engine.add_request([*self.cached_prompt(start), 7], params) for _ in range(case.batch)]
+        prompts = [self.cached_prompt(start, number) for number in range(case.batch)]
+        requests = [self.engine.add_request([*prompt, 7], params) for prompt in prompts]
         while any(request.output_count < 2 for request in requests):  # until all are admitted and decode
             self.step()
         for _ in range(WARM_UP - 2):
@@ -88,7 +90,7 @@ class Bench:
         }
         if self.kernels:
             result["profile"] = summarise(kernel_times(run, 1), self.kernels)
-        self.engine.pool.clear()
+        self.forget_pages()
         return result
 
     def step(self) -> int:
@@ -104,14 +106,22 @@ class Bench:
             self.engine.abort(id)
         while self.engine.has_work:
             self.engine.step()
-        self.engine.pool.clear()
+        self.forget_pages()
+
+    def forget_pages(self) -> None:
+        for pool in self.engine.scheduler.pools:
+            pool.clear()
 
     def random_tokens(self, count: int) -> list[int]:
         return self.rng.choices(range(3, self.llm.config.vocab_size), k=count)
 
-    def cached_prompt(self, length: int) -> list[int]:
-        """A random prompt whose pages the engine takes for computed; their contents are the random cache entries."""
-        pool, tokens = self.engine.pool, self.random_tokens(length)
+    def cached_prompt(self, length: int, number: int) -> list[int]:
+        """A random prompt whose pages the engine takes for computed; their contents are the random cache entries.
+
+        number: of the sequence. Ranks that divide the sequences hold them in turn.
+        """
+        pools, tokens = self.engine.scheduler.pools, self.random_tokens(length)
+        pool = pools[number % len(pools)]
         pages, prefix_id = pool.allocate(length // PAGE_SIZE), ROOT
         for number, page in enumerate(pages):
             prefix_id = pool.register(page, prefix_id, tokens[number * PAGE_SIZE : (number + 1) * PAGE_SIZE])

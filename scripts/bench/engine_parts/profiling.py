@@ -28,7 +28,7 @@ def kernel_times(run: Callable[[], object], steps: int) -> dict[str, KernelTime]
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
         run()
         torch.cuda.synchronize()
-    events = profiler.key_averages()
+    events = [event for event in profiler.key_averages() if event.device_type == DeviceType.CUDA]
     return {event.key: KernelTime(event.self_device_time_total / steps, event.count / steps) for event in events}
 
 
