@@ -83,12 +83,8 @@ OPERATIONS: dict[str, tuple[Implementation, ...]] = {
     "hadamard_transform": _with_reference("hadamard", _tile_row("hadamard"), invariant="hadamard"),
     "rotate_quantize": _with_reference("hadamard", _tile_row("hadamard"), invariant="hadamard"),
     "linear": _with_reference("linear", _gpu("gpu.linear", _BF16), invariant="linear"),
-    "fp8_gemm": _with_reference(
-        "fp8_gemm", _cuda("fp8_gemm"), _tile("fp8_gemm"), _gpu("gpu.fp8_gemm"), invariant="linear"
-    ),
-    "fp8_gemms": _with_reference(
-        "fp8_gemm", _cuda("fp8_gemm"), _tile("fp8_gemm"), _gpu("gpu.fp8_gemm"), invariant="linear"
-    ),
+    "fp8_gemm": _with_reference("fp8_gemm", _cuda("fp8_gemm"), _gpu("gpu.fp8_gemm"), invariant="linear"),
+    "fp8_gemms": _with_reference("fp8_gemm", _cuda("fp8_gemm"), _gpu("gpu.fp8_gemm"), invariant="linear"),
     "fp32_linear": _with_reference("fp32_ops", _cuda("fp32_ops"), _gpu("gpu.rows", _BF16), invariant="linear"),
     "layer_norm": _with_reference("fp32_ops", _cuda("fp32_ops"), _gpu("gpu.rows"), invariant=True),
     "route": _with_reference("routing", _cuda("routing"), _gpu("gpu.routing"), invariant="routing"),
@@ -96,12 +92,12 @@ OPERATIONS: dict[str, tuple[Implementation, ...]] = {
     "grouped_gemm": _with_reference(
         "grouped_gemm",
         _cuda("grouped_gemm", _FP8),
-        _tile("grouped_gemm", _FP8 | _BF16),
+        _tile("grouped_gemm", _BF16),
         _gpu("gpu.fp8_gemm", _FP8 | _BF16),
         invariant="linear",
     ),
     "grouped_gemm_with_shared": _with_reference(
-        "grouped_gemm", _cuda("grouped_gemm"), _tile("grouped_gemm"), _gpu("gpu.fp8_gemm"), invariant="linear"
+        "grouped_gemm", _cuda("grouped_gemm"), _gpu("gpu.fp8_gemm"), invariant="linear"
     ),
     "route_and_group": _with_reference("routing", _cuda("routing"), _gpu("gpu.routing"), invariant="routing"),
     "combine_experts": _with_reference("routing", _cuda_row("routing"), invariant="routing"),
@@ -136,8 +132,8 @@ OPERATIONS: dict[str, tuple[Implementation, ...]] = {
         _tile("indexer_logits", _FP8, _INDEX),
         invariant="indexer_logits",
     ),
-    "select_topk": _with_reference("select_topk", _cuda_row("select_topk"), _tile("select_topk"), invariant=True),
-    "select_topk_slots": _with_reference("select_topk", _cuda_row("select_topk"), _tile("select_topk"), invariant=True),
+    "select_topk": _with_reference("select_topk", _cuda_row("select_topk"), invariant=True),
+    "select_topk_slots": _with_reference("select_topk", _cuda_row("select_topk"), invariant=True),
     "sparse_mla_prefill": _with_reference(
         "sparse_mla_prefill",
         _cuda("sparse_mla_prefill", _BF16, _LATENT),
@@ -152,8 +148,6 @@ OPERATIONS: dict[str, tuple[Implementation, ...]] = {
         invariant="sparse_mla",
     ),
     "mha_prefill": _with_reference("dense_mla", _cuda("mha_prefill", _BF16)),
-    "dense_mla_decode": _with_reference(
-        "dense_mla", _cuda("dense_mla", _16BIT, _LATENT), _tile("dense_mla", _16BIT, _LATENT)
-    ),
+    "dense_mla_decode": _with_reference("dense_mla", _cuda("dense_mla", _16BIT, _LATENT)),
     "paged_mla_decode_h16": _with_reference("dense_mla", _cuda("dense_mla", _BF16)),
 }

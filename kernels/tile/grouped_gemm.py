@@ -1,4 +1,4 @@
-"""Grouped GEMM of rows sorted by expert in TileLang. The expert of each tile is found on the device, from the offsets."""
+"""Grouped GEMM of bf16 rows sorted by expert in TileLang. The expert of each tile is found on the device, from the offsets."""
 
 from typing import Any
 
@@ -6,19 +6,18 @@ import tilelang.language as T
 import torch
 
 from ..alignment import aligned_rows
-from ..types import GroupedRows, Quantized
+from ..types import GroupedRows
 from .factory import tile_kernel
-from .fp8_gemm import TILE, fp8_gemm, product, token_tile
 
-TOKENS = 128  # the token tile of bf16 experts, and of many rows
+TOKENS, TILE = 128, 128  # rows, and rows of the weight, of a tile
 
 
-@tile_kernel((32, 128, False), (32, 16, False), (256, 16, False), (256, 16, True))
-def plan_tiles(experts: int, tokens: int, mapped: bool) -> Any:
-    """offsets [experts + 1] -> plan [tiles, 3]: weight, first row, and end of the expert's rows for each tile of `tokens` rows.
+@tile_kernel((32, False), (256, False), (256, True))
+def plan_tiles(experts: int, mapped: bool) -> Any:
+    """offsets [experts + 1] -> plan [tiles, 3]: weight, first row, and end of the expert's rows for each tile of TOKENS rows.
 
-    Expert e has the tiles from offsets[e] // tokens + e on. They are as many as it needs, or one more, so that no prefix sum is
-    needed and rows // tokens + experts tiles are enough. A superfluous tile starts at or past the end of its expert. mapped: the
+    Expert e has the tiles from offsets[e] // TOKENS + e on. They are as many as it needs, or one more, so that no prefix sum is
+    needed and rows // TOKENS + experts tiles are enough. A superfluous tile starts at or past the end of its expert. mapped: the
     weight of expert e is slots[e], and if that is -1, its tiles are superfluous; otherwise the weight is e, and slots is not read.
     """
     tiles, entries = T.dynamic("tiles"), T.dynamic("entries")
@@ -37,13 +36,13 @@ def plan_tiles(experts: int, tokens: int, mapped: bool) -> Any:
             for _ in T.serial(experts.bit_length()):
                 if high - low > 1:
                     middle = (low + high) // 2
-                    if offsets[middle] // tokens + middle <= tile:
+                    if offsets[middle] // TOKENS + middle <= tile:
                         low = middle
                     else:
                         high = middle
             if tile < tiles:
                 plan[tile, 0] = slots[low] if mapped else low
-                plan[tile, 1] = offsets[low] + (tile - offsets[low] // tokens - low) * tokens
+                plan[tile, 1] = offsets[low] + (tile - offsets[low] // TOKENS - low) * TOKENS
                 plan[tile, 2] = T.if_then_else(slots[low] < 0, 0, offsets[low + 1]) if mapped else offsets[low + 1]
 
     return kernel
@@ -82,25 +81,10 @@ def bf16_tokens_by_weights(n: int, k: int, out_dtype: str) -> Any:
 
 
 def grouped_gemm(routed: GroupedRows) -> None:
-    values, scales = routed.gathered()
-    weight_scale, expected_m, experts, out = routed.weight_scale, routed.expected_m, routed.experts, routed.out
+    values, _ = routed.gathered()
     values, weight = aligned_rows(values).contiguous(), aligned_rows(routed.weight).contiguous()
-    (rows, k), n = values.shape, weight.shape[1]
-    dtype = str(out.dtype).removeprefix("torch.")
-    few = scales is not None and expected_m <= 32 * experts  # an average; an expert may have several tiles
-    tokens = token_tile(2 * expected_m // experts) if few else TOKENS
-    plan = torch.empty(rows // tokens + experts, 3, dtype=torch.int32, device=values.device)
+    (rows, k), n, experts = values.shape, weight.shape[1], routed.experts
+    plan = torch.empty(rows // TOKENS + experts, 3, dtype=torch.int32, device=values.device)
     slots = routed.offsets if routed.slots is None else routed.slots
-    plan_tiles(experts, tokens, routed.slots is not None)(routed.offsets, slots, plan)
-    if scales is None or weight_scale is None:
-        bf16_tokens_by_weights(n, k, dtype)(values, weight, plan, out)
-        return
-    operands = values, scales.contiguous(), weight, weight_scale.contiguous()
-    product(n, k, True, tokens, 1, dtype)(*operands, plan, out[None])
-
-
-def grouped_gemm_with_shared(
-    routed: GroupedRows, dense: Quantized, dense_weight: Quantized, out: torch.Tensor, beside_previous: bool
-) -> None:
-    out.copy_(fp8_gemm(dense, *dense_weight, out.dtype, False))
-    grouped_gemm(routed)
+    plan_tiles(experts, routed.slots is not None)(routed.offsets, slots, plan)
+    bf16_tokens_by_weights(n, k, str(routed.out.dtype).removeprefix("torch."))(values, weight, plan, routed.out)

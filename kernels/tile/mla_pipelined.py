@@ -1,9 +1,9 @@
 """Attention over gathered latents in TileLang, with explicit warp specialisation: the seesaw schedule.
 
 "Seesaw" is FlashMLA's name for it (docs/20250422-new-kernel-deep-dive.md there). There are two math warpgroups and a producer
-warpgroup. A thread block has 64 query rows (heads, or heads of several new tokens) that share their keys, and processes the keys in
-pairs of 64-key blocks. Group 0 computes the scores of even blocks, group 1 of odd ones. Each group owns 256 of the 512 output
-columns, and passes its probabilities to the other group through shared memory:
+warpgroup. A thread block has 64 heads of a query, which share their keys, and processes the keys in pairs of 64-key blocks. Group 0
+computes the scores of even blocks, group 1 of odd ones. Each group owns 256 of the 512 output columns, and passes its probabilities
+to the other group through shared memory:
 
     group 0 (columns 0-255):   Q K0 | softmax 0 | P0 V0        | wait P1 | P1 V1 | Q K0' ...
     group 1 (columns 256-511): wait P0          | P0 V0 | Q K1 | softmax 1 | P1 V1 | wait P0' ...
@@ -61,16 +61,13 @@ def load_queries(q: Any, item: Any, first: Any, rows: Any, left: Any, right: Any
 
 
 @T.macro
-def look_up(table: Any, item: Any, block: Any, limit: Any, page: Any, slots: Any, tx: Any, paged: bool) -> None:
+def look_up(table: Any, item: Any, block: Any, limit: Any, slots: Any, tx: Any) -> None:
     """Read the indices of the keys of a block that this thread copies; -1 from `limit` on."""
     for r in T.unroll(4):
         column = block * BLOCK + r * 16 + tx // 8
         slots[r] = -1
         if column < limit:
-            if paged:
-                slots[r] = table[item, T.truncdiv(column, page)] * page + T.truncmod(column, page)
-            else:
-                slots[r] = table[item, column]
+            slots[r] = table[item, column]
 
 
 @T.macro
@@ -132,13 +129,8 @@ def score_right(qr: Any, qt: Any, kr: Any, kt: Any, full: Any, parity: Any, s: A
 
 
 @T.macro
-def softmax(
-    s: Any, p: Any, top: Any, highest: Any, ref: Any, new: Any, scale: Any, limits: Any, column: Any, causal: bool
-) -> None:
+def softmax(s: Any, p: Any, top: Any, highest: Any, ref: Any, new: Any, scale: Any) -> None:
     """s = p = 2^(s * scale - new), where `new` is the next reference value. `top` is the true maximum."""
-    if causal:
-        for h, k in T.Parallel(ROWS, BLOCK):
-            s[h, k] = T.if_then_else(column + k < limits[h], s[h, k], -T.infinity("float32"))
     T.reduce_max(s, highest, dim=1, clear=True)
     for h in T.Parallel(ROWS):
         top[h] = T.max(top[h], highest[h])
@@ -168,7 +160,7 @@ def rescale(o: Any, ref: Any, new: Any, sums: Any, factor: Any, moved: Any) -> N
 def finish(
     out: Any,
     sink: Any,
-    target: Any,
+    item: Any,
     first: Any,
     rows: Any,
     o: Any,
@@ -178,10 +170,9 @@ def finish(
     staged: Any,
     column: int,
     has_sink: bool,
-    partial: bool,
     barrier: int,
 ) -> None:
-    """Divide one group's columns by the row sums, sink included, and write them, through shared memory if they are 16-bit."""
+    """Divide one group's columns by the row sums, sink included, and write them through shared memory."""
     for h in T.Parallel(ROWS):
         factor[h] = sums[h]
         if has_sink:
@@ -190,34 +181,23 @@ def finish(
         factor[h] = T.if_then_else(sums[h] > 0, 1 / factor[h], 0)
     for h, d in T.Parallel(ROWS, HALF):
         o[h, d] = o[h, d] * factor[h]
-    if partial:
-        for h, d in T.Parallel(ROWS, HALF):
-            if first + h < rows:
-                out[target, first + h, column + d] = o[h, d]
-    else:
-        T.copy(o, staged)
-        T.sync_threads(barrier, GROUP)
-        for h, d in T.Parallel(ROWS, HALF):
-            if first + h < rows:
-                out[target, first + h, column + d] = staged[h, d]
+    T.copy(o, staged)
+    T.sync_threads(barrier, GROUP)
+    for h, d in T.Parallel(ROWS, HALF):
+        if first + h < rows:
+            out[item, first + h, column + d] = staged[h, d]
 
 
-@tile_kernel(
-    ("bfloat16", False, False, True, True, False),
-    ("bfloat16", True, True, True, False, True),
-    ("float16", True, False, True, False, False),
-    pass_configs=PASSES,
-)
-def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bool, partial: bool) -> Any:
-    """Attention of N items with R rows of queries each.
+@tile_kernel((True, True), pass_configs=PASSES)
+def attend(has_length: bool, has_sink: bool) -> Any:
+    """Attention of N queries with R heads each.
 
-    q [N, R, 576]; kv [S, 576]; table [N, K]: the rows of kv that are an item's keys, or, if `paged`, its pages of `page` rows;
-    lengths [N]: the number of keys that count (always given if paged); sink [R]. An item's keys are divided into `splits` parts.
-    -> out [N * splits, R, 512], max_logits and lse [N * splits, R]; `partial` outputs are fp32. If `causal`, the rows belong to the
-    `fresh` last tokens of the item, each of which attends to the keys up to its own.
+    q bf16 [N, R, 576]; kv bf16 [S, 576]; table [N, K]: the rows of kv that are a query's keys; lengths [N]: the number of them that
+    count; sink [R] -> out [N, R, 512], max_logits and lse fp32 [N, R].
     """
+    dtype = "bfloat16"
     items, rows, keys, columns = T.dynamic("items"), T.dynamic("rows"), T.dynamic("keys"), T.dynamic("columns")
-    targets, width = T.dynamic("targets"), LATENT + ROPE
+    width = LATENT + ROPE
     q_item, q_row, kv_row = T.dynamic("q_item", "int64"), T.dynamic("q_row", "int64"), T.dynamic("kv_row", "int64")
     table_row = T.dynamic("table_row", "int64")
 
@@ -228,15 +208,12 @@ def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bo
         table: T.StridedTensor((items, columns), (table_row, 1), "int32"),
         lengths: T.Tensor((items,), "int32"),
         sink: T.Tensor((rows,), "float32"),
-        out: T.Tensor((targets, rows, LATENT), "float32" if partial else dtype),
-        max_logits: T.Tensor((targets, rows), "float32"),
-        lse: T.Tensor((targets, rows), "float32"),
+        out: T.Tensor((items, rows, LATENT), dtype),
+        max_logits: T.Tensor((items, rows), "float32"),
+        lse: T.Tensor((items, rows), "float32"),
         scale: T.float32,
-        splits: T.int32,
-        page: T.int32,
-        fresh: T.int32,
     ):
-        with T.Kernel(targets * T.ceildiv(rows, ROWS), threads=3 * GROUP) as cta:
+        with T.Kernel(items * T.ceildiv(rows, ROWS), threads=3 * GROUP) as cta:
             ql, qr = (T.alloc_shared((ROWS, HALF), dtype) for _ in range(2))
             qt = T.alloc_shared((ROWS, ROPE), dtype)
             kl0, kr0, kl1, kr1 = (T.alloc_shared((BLOCK, HALF), dtype) for _ in range(4))
@@ -251,15 +228,10 @@ def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bo
 
             tx = T.get_thread_binding()
             groups = T.ceildiv(rows, ROWS)
-            target = T.alloc_var("int32", init=T.truncdiv(cta, groups))
+            item = T.alloc_var("int32", init=T.truncdiv(cta, groups))
             first = T.alloc_var("int32", init=T.truncmod(cta, groups) * ROWS)
-            item = T.alloc_var("int32", init=T.truncdiv(target, splits))
-            limit = T.alloc_var("int32", init=lengths[item] if has_length else columns)
-            if not paged:
-                limit = T.min(limit, columns)
-            share = T.alloc_var("int32", init=T.truncdiv(T.ceildiv(limit, 2 * BLOCK) + splits - 1, splits))
-            begin = T.alloc_var("int32", init=T.truncmod(target, splits) * share)
-            pairs = T.alloc_var("int32", init=T.min(T.ceildiv(limit, 2 * BLOCK) - begin, share))
+            limit = T.alloc_var("int32", init=T.min(lengths[item], columns) if has_length else columns)
+            pairs = T.alloc_var("int32", init=T.ceildiv(limit, 2 * BLOCK))
             scale2 = scale * LOG2E
 
             if tx < GROUP:
@@ -268,7 +240,6 @@ def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bo
                 s0 = T.alloc_fragment((ROWS, BLOCK), "float32")
                 p0_own = T.alloc_fragment((ROWS, BLOCK), dtype)
                 r0, new0, t0, high0, sums0, added0, factor0 = (T.alloc_fragment((ROWS,), "float32") for _ in range(7))
-                limits0 = T.alloc_fragment((ROWS,), "int32")
                 moved0 = T.alloc_local((1,), "int32")
                 load_queries(q, item, first, rows, ql, qr, qt, tx)
                 T.cp_async_barrier_noinc(q_full)
@@ -276,17 +247,13 @@ def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bo
                 T.fill(sums0, 0)
                 T.fill(r0, FLOOR)
                 T.fill(t0, -T.infinity("float32"))
-                if causal:
-                    for h in T.Parallel(ROWS):
-                        limits0[h] = limit - fresh + T.truncdiv(first + h, T.truncdiv(rows, fresh)) + 1
                 T.mbarrier_wait_parity(q_full, 0)
                 for i in T.serial(pairs):
                     start_scores(bias0, bias0_full, i & 1, s0)
                     score_left(ql, kl0, kl0_full, i & 1, s0)
                     score_right(qr, qt, kr0, kt0, kr0_full, i & 1, s0)
                     T.wait_wgmma(0)
-                    column0 = (begin + i) * (2 * BLOCK)
-                    softmax(s0, p0_own, t0, high0, r0, new0, scale2, limits0, column0, causal)
+                    softmax(s0, p0_own, t0, high0, r0, new0, scale2)
                     T.reduce_sum(s0, added0, dim=1, clear=True)
                     T.copy(new0, ref0)
                     T.copy(p0_own, kt0)
@@ -313,18 +280,17 @@ def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bo
                     t0[h] = T.max(t0[h], top1[h])
                 for h in T.Parallel(ROWS):
                     if first + h < rows:
-                        max_logits[target, first + h] = t0[h] * scale
-                        lse[target, first + h] = T.if_then_else(
+                        max_logits[item, first + h] = t0[h] * scale
+                        lse[item, first + h] = T.if_then_else(
                             sums0[h] > 0, (r0[h] + T.log2(sums0[h])) / LOG2E, -T.infinity("float32")
                         )
-                finish(out, sink, target, first, rows, o0, sums0, r0, factor0, ql, 0, has_sink, partial, STAGED)
+                finish(out, sink, item, first, rows, o0, sums0, r0, factor0, ql, 0, has_sink, STAGED)
             elif tx < 2 * GROUP:
                 T.set_max_nreg(216, 1)
                 o1 = T.alloc_fragment((ROWS, HALF), "float32")
                 s1 = T.alloc_fragment((ROWS, BLOCK), "float32")
                 p1_own = T.alloc_fragment((ROWS, BLOCK), dtype)
                 r1, new1, t1, high1, sums1, added1, factor1 = (T.alloc_fragment((ROWS,), "float32") for _ in range(7))
-                limits1 = T.alloc_fragment((ROWS,), "int32")
                 moved1 = T.alloc_local((1,), "int32")
                 load_queries(q, item, first, rows, ql, qr, qt, tx)
                 T.cp_async_barrier_noinc(q_full)
@@ -332,9 +298,6 @@ def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bo
                 T.fill(sums1, 0)
                 T.fill(r1, FLOOR)
                 T.fill(t1, -T.infinity("float32"))
-                if causal:
-                    for h in T.Parallel(ROWS):
-                        limits1[h] = limit - fresh + T.truncdiv(first + h, T.truncdiv(rows, fresh)) + 1
                 T.mbarrier_wait_parity(q_full, 0)
                 for i in T.serial(pairs):
                     start_scores(bias1, bias1_full, i & 1, s1)
@@ -349,8 +312,7 @@ def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bo
                     release(kr0_free, tx)
                     score_left(ql, kl1, kl1_full, i & 1, s1)
                     T.wait_wgmma(0)
-                    column1 = (begin + i) * (2 * BLOCK) + BLOCK
-                    softmax(s1, p1_own, t1, high1, r1, new1, scale2, limits1, column1, causal)
+                    softmax(s1, p1_own, t1, high1, r1, new1, scale2)
                     T.reduce_sum(s1, added1, dim=1, clear=True)
                     T.copy(new1, ref1)
                     T.copy(p1_own, p1)
@@ -368,13 +330,13 @@ def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bo
                 # In the order of group 0, so that both groups divide by the same number.
                 for h in T.Parallel(ROWS):
                     sums1[h] = sum0[h] + sum1[h]
-                finish(out, sink, target, first, rows, o1, sums1, r1, factor1, qr, HALF, has_sink, partial, STAGED + 1)
+                finish(out, sink, item, first, rows, o1, sums1, r1, factor1, qr, HALF, has_sink, STAGED + 1)
             else:
                 T.set_max_nreg(72, 0)
                 lane = tx - 2 * GROUP
                 even, odd = T.alloc_local((4,), "int32"), T.alloc_local((4,), "int32")
-                look_up(table, item, 2 * begin, limit, page, even, lane, paged)
-                look_up(table, item, 2 * begin + 1, limit, page, odd, lane, paged)
+                look_up(table, item, 0, limit, even, lane)
+                look_up(table, item, 1, limit, odd, lane)
                 for i in T.serial(pairs):
                     T.mbarrier_wait_parity(kl0_free, (i & 1) ^ 1)
                     publish_bias(even, keys, bias0, lane)
@@ -385,7 +347,7 @@ def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bo
                     gather(kv, even, HALF, kr0, HALF, lane)
                     gather(kv, even, LATENT, kt0, ROPE, lane)
                     T.cp_async_barrier_noinc(kr0_full)
-                    look_up(table, item, 2 * (begin + i) + 2, limit, page, even, lane, paged)
+                    look_up(table, item, 2 * i + 2, limit, even, lane)
                     # Group 1 reads the odd mask, so it may be overwritten once group 1 has released its half.
                     T.mbarrier_wait_parity(kr1_free, (i & 1) ^ 1)
                     publish_bias(odd, keys, bias1, lane)
@@ -396,11 +358,9 @@ def attend(dtype: str, paged: bool, causal: bool, has_length: bool, has_sink: bo
                     T.mbarrier_wait_parity(kl1_free, (i & 1) ^ 1)
                     gather(kv, odd, 0, kl1, HALF, lane)
                     T.cp_async_barrier_noinc(kl1_full)
-                    look_up(table, item, 2 * (begin + i) + 3, limit, page, odd, lane, paged)
+                    look_up(table, item, 2 * i + 3, limit, odd, lane)
 
-    return kernel.with_attr(
-        "global_symbol", "flash_fwd_splitkv_mla_kernel" if paged else "sparse_attn_fwd_pipelined_kernel"
-    )
+    return kernel.with_attr("global_symbol", "sparse_attn_fwd_pipelined_kernel")
 
 
 def check_layout(value_dim: int, **tensors: torch.Tensor) -> None:

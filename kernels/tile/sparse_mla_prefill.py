@@ -1,4 +1,4 @@
-"""Sparse prefill in TileLang: mla_pipelined.py over one part of each query's selection."""
+"""Sparse prefill in TileLang: mla_pipelined.py over each query's selection."""
 
 import torch
 
@@ -12,8 +12,8 @@ def sparse_mla_prefill(given: SparseAttention) -> tuple[torch.Tensor, torch.Tens
     check_layout(value_dim, q=q, kv=kv)
     rows, columns = (kv[:, 0], indices[:, 0]) if kv.dtype != torch.uint8 else _dequantized(kv, indices[:, 0])
     results, lengths, sink = prepare(q, columns, topk_length, attn_sink)
-    compiled = attend("bfloat16", False, False, topk_length is not None, attn_sink is not None, False)
-    compiled(q, rows, columns, lengths, sink, *results, softmax_scale, 1, 1, 1)
+    compiled = attend(topk_length is not None, attn_sink is not None)
+    compiled(q, rows, columns, lengths, sink, *results, softmax_scale)
     return results
 
 

@@ -107,19 +107,16 @@ def dense_decode_cases() -> Iterator[Case]:
     for heads, batch, cached in ((128, 128, 4096), (16, 128, 4096), (16, 64, 8192), (16, 1, 8192)):
         size = batch * (cached * WIDTH * 2 + heads * (WIDTH + LATENT) * 2)
         flops = 2 * batch * cached * heads * (WIDTH + LATENT)
-        for backend in ("tile", "cuda"):
 
-            def make(
-                heads: int = heads, batch: int = batch, cached: int = cached, backend: str = backend
-            ) -> Callable[[], object]:
-                q, cache = bf16(batch, 1, heads, WIDTH), bf16(batch * cached // 64, 64, 1, WIDTH)
-                table = torch.randperm(cache.shape[0], device="cuda").int().view(batch, -1)
-                lengths = torch.full((batch,), cached, device="cuda", dtype=torch.int32)
-                plan = plan_dense(lengths, 1, heads, backend=backend)
-                return partial(dense_mla_decode, q, cache, table, lengths, SCALE, plan=plan, backend=backend)
+        def make(heads: int = heads, batch: int = batch, cached: int = cached) -> Callable[[], object]:
+            q, cache = bf16(batch, 1, heads, WIDTH), bf16(batch * cached // 64, 64, 1, WIDTH)
+            table = torch.randperm(cache.shape[0], device="cuda").int().view(batch, -1)
+            lengths = torch.full((batch,), cached, device="cuda", dtype=torch.int32)
+            plan = plan_dense(lengths, 1, heads)
+            return partial(dense_mla_decode, q, cache, table, lengths, SCALE, plan=plan)
 
-            title = f"dense decode, {backend}, {heads} heads, B={batch}, {cached} keys"
-            yield attention_case(title, make, size, flops, rotations_for(size), "GB/s")
+        title = f"dense decode, {heads} heads, B={batch}, {cached} keys"
+        yield attention_case(title, make, size, flops, rotations_for(size), "GB/s")
     for batch, cached in ((64, 8192), (1, 8192)):
 
         def make_pages(batch: int = batch, cached: int = cached) -> Callable[[], object]:
