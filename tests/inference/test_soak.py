@@ -21,7 +21,7 @@ def test_a_launch_that_is_left_out_fails_the_soak(monkeypatch: pytest.MonkeyPatc
 
     def skip_some(*arguments: object, **options: object) -> None:
         calls[0] += 1
-        if calls[0] % 50:
+        if calls[0] % 10:
             write(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(indexer, "write_index_cache", skip_some)
