@@ -57,6 +57,7 @@ class NativeRead:
     def __init__(self, wait: Wait, in_python: "Callable[[], Future[None]]") -> None:
         self._wait = wait  # goes first: the read ends before the slot and the event go, which `in_python` holds
         self._in_python = in_python
+        self._again: Future[None] | None = None
 
     def done(self) -> bool:
         return self._wait(0) is not None
@@ -68,7 +69,10 @@ class NativeRead:
     def exception(self) -> BaseException | None:
         while (filled := self._wait(100)) is None:
             pass  # here Ctrl-C is noticed
-        return None if filled else self._in_python().exception()
+        if filled:
+            return None
+        self._again = self._again or self._in_python()
+        return self._again.exception()
 
 
 class ExpertFiles:

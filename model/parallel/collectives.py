@@ -90,9 +90,15 @@ class Ranks:
         Every rank has at most `rows` rows. kept: the T that are rows among the size * rows that are gathered, in their order. The
         results are views of one buffer, whose rows are aligned to 16 bytes.
         """
-        flat = [part.flatten(1).contiguous() for part in parts]
+        # A single row counts as contiguous whatever its stride, so it is copied.
+        flat = [
+            part.flatten(1).clone(memory_format=torch.contiguous_format)
+            if len(part) == 1
+            else part.flatten(1).contiguous()
+            for part in parts
+        ]
         as_bytes = [part.view(torch.uint8) for part in flat]
-        widths = [each.shape[1] for each in as_bytes]  # which decide, because a single row may have any stride
+        widths = [each.shape[1] for each in as_bytes]
         as_bytes = [
             F.pad(x, (0, -w % ROW_BYTES)) if w % ROW_BYTES else x for x, w in zip(as_bytes, widths, strict=True)
         ]

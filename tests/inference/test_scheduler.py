@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from deepseek_v32.inference.engine.request import Request
+from deepseek_v32.inference.engine.request import CachePlace, Request
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.scheduling.pace import Pace, StepTimes
 from deepseek_v32.inference.engine.scheduling.pages import PagePool
@@ -125,9 +125,9 @@ class World:
         assert len(set(batch.requests)) == len(batch.requests) <= self.scheduler.max_sequences
         assert batch.tokens <= self.scheduler.max_batch_tokens
         assert bool(batch.requests) == bool(self.requests) or batch.sampled_rows
-        prompts, of_ranks = range(batch.decodes, len(batch.requests)), [0] * len(self.pools)
-        for i in prompts:
-            of_ranks[batch.requests[i].cache.rank] += batch.counts[i]
+        of_ranks = [0] * len(self.pools)
+        for request, count in zip(batch.requests, batch.counts, strict=True):
+            of_ranks[request.cache.rank] += count
         assert max(of_ranks) <= -(-self.scheduler.max_batch_tokens // len(self.pools))
         assert [count == 1 for count in batch.counts] == [i < batch.decodes for i in range(len(batch.counts))]
         for request, start, count, logit_count in zip(
@@ -490,3 +490,38 @@ def test_a_rank_without_pages_preempts_its_own_requests() -> None:
     assert [rank for rank, _ in places[:2]] == [0, 1] and world.scheduler.preemptions
     assert places[0][1] and places[1][1], "the oldest of each rank keeps its pages"
     world.run_to_end()
+
+
+def test_a_rank_that_all_requests_go_to_has_no_more_tokens_than_its_part() -> None:
+    """Its decodes count, too: of as many tokens the needed memory was measured."""
+    world = World(60, max_batch_tokens=32, max_sequences=30, reuse=False, ranks=4)
+    for rank in range(3):
+        world.add([rank] * (58 * SIZE), 1)  # fills the pages of a rank
+    for number in range(40):
+        world.add([number] * 5, 20)
+    while world.scheduler.has_work:
+        world.step()
+
+
+def test_a_request_out_of_patience_takes_pages_where_they_are_enough() -> None:
+    """On the first rank an older request holds too many: a younger one there would be preempted for nothing."""
+    world = World(10, 64, 8, reuse=False, ranks=2)
+    pages = {
+        0: (0, 7),
+        2: None,
+        5: (1, 2),
+        6: (1, 3),
+        7: (0, 1),
+    }  # of each request its rank, and how many; None: it waits
+    for number, place in pages.items():
+        world.added = number
+        request = world.add([number] * (SIZE * (place[1] if place else 7) - 1), 4)
+        if place:
+            rank, count = place
+            request.cache = CachePlace(world.pools[rank].allocate(count), rank, computed=len(request.tokens) - 1)
+            world.scheduler.waiting.remove(request)
+            world.scheduler.running.append(request)
+        else:
+            request.queue.skipped = PATIENCE
+    batch = world.scheduler.schedule()
+    assert [each.id for each in world.scheduler.waiting] == [6] and 2 in [each.id for each in batch.requests]

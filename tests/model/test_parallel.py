@@ -131,12 +131,13 @@ def test_gathered_rows_have_the_same_bytes_on_ranks_with_any_number_of_rows(rows
 
     class TwoRanks(Ranks):
         def all_gather(self, x: torch.Tensor) -> torch.Tensor:
-            assert x.shape == (3, 2 * 128 // 8 + 2)
+            assert x.shape == (3, 2 * 128 // 8 + 2 + 128 // 8)
             return torch.stack((x, x))
 
     hidden, chosen = torch.randn(3, 128).bfloat16()[:rows], torch.arange(6).view(3, 2)[:rows, :1]
-    parts = TwoRanks(0, 2).gather_rows([hidden, chosen], 3, torch.tensor([3, 0]))
-    assert all(torch.equal(each, mine[[0, 0]]) for each, mine in zip(parts, (hidden, chosen), strict=True))
+    codes = torch.arange(3 * 132).to(torch.uint8).view(3, 132)[:rows, :128]
+    parts = TwoRanks(0, 2).gather_rows([hidden, chosen, codes], 3, torch.tensor([3, 0]))
+    assert all(torch.equal(each, mine[[0, 0]]) for each, mine in zip(parts, (hidden, chosen, codes), strict=True))
 
 
 def a_step() -> AttentionMetadata:

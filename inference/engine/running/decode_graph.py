@@ -32,7 +32,9 @@ from .selection import DecodeRecord, DecodeRecords, SelectionRecorder
 
 _Outputs = tuple[torch.Tensor, torch.Tensor | None]  # logits; hidden states, if the model returns them
 
-_MOST_PADDING = 64  # rows of a step: each has its own slot of the scratch page
+_MOST_PADDING = (
+    64  # rows of a step: each has its own slot of the scratch page (two may share one if ranks divide sequences)
+)
 _LEAST_SHARE = 8  # rows of each rank that divides sequences, for which there are buckets
 _FIRST_CONTEXT = 4096  # tokens; each further bucket of contexts is four times as long
 
@@ -141,7 +143,7 @@ class DecodeGraphs:
         self._buckets.clear()
 
     def run(self, batch: Batch, recorder: SelectionRecorder | None = None, plans: Sequence[Plan] = ()) -> Bucket:
-        """Run a step of decodes. Its first `batch.tokens` rows are the step's own, until any bucket runs again."""
+        """Run a step of decodes. The first rows of its logits are the step's own, until any bucket runs again."""
         key = self._bucket(batch, recorder is not None)
         if key not in self._buckets:
             self._buckets[key] = self._make(*key)

@@ -29,8 +29,8 @@ class Scheduler:
     has outgrown that when the older one's patience ends. No request is preempted for a younger one.
 
     With several pools, one for each rank that holds sequences of its own, a request stays on one rank from its admission on: the
-    rank with the longest prefix in its caches, unless that rank runs more sequences than others. A step's budget of prompt tokens
-    is divided evenly among the ranks, which wait for each other.
+    rank with the longest prefix in its caches, unless that rank runs more sequences than others. A step's budget is divided evenly
+    among the ranks, which wait for each other.
 
     Queues and requests change only after everything that can fail, so that `recover` finds in them which pages each request holds.
     """
@@ -49,6 +49,7 @@ class Scheduler:
         self.pace = pace or Pace()
         self.max_batch_tokens = max_batch_tokens
         self.max_sequences = min(max_sequences, max_batch_tokens)  # every running request can decode in each step
+        self._rank_tokens = -(-max_batch_tokens // len(self.pools))  # of a step, and the most sequences of a rank
         self.speculation = Speculation(drafting)
         self.waiting: deque[Request] = deque()  # this and the next in the order of arrival
         self.running: list[Request] = []
@@ -74,7 +75,9 @@ class Scheduler:
         reserved = self.speculation.reserve(decodes, budget)
         budget -= reserved
         allowed, spent = self.pace.begin(answers=bool(entries)), 0.0
-        of_ranks = [-(-budget // len(self.pools))] * len(self.pools)  # prompt tokens that each may still compute
+        of_ranks = [self._rank_tokens] * len(self.pools)  # tokens that each may still compute
+        for request in decodes:
+            of_ranks[request.cache.rank] -= 1
         started = [request for request in self.running if request.remaining > 1]
         waiting, refused = list(self.waiting), False
         for request in in_turn(started, waiting):
@@ -180,7 +183,7 @@ class Scheduler:
         return request
 
     def take_pages(self, count: int) -> list[int]:
-        """Take pages of rank 0 for work outside of the queues, from the latest requests if needed. There must be that many."""
+        """Take pages of rank 0 for work outside of the queues, from the latest requests if needed. It must have that many."""
         while self.pool.available < count:
             self.preempt_latest(0)
         return self.pool.allocate(count)
@@ -209,9 +212,21 @@ class Scheduler:
         oldest = self.waiting[0] if self.waiting else None
         while oldest and oldest.queue.skipped >= PATIENCE and self.running and self.running[-1].id > oldest.id:
             needed = self.pool.pages_for(len(oldest.tokens))
-            if len(self.running) < self.max_sequences and needed <= max(pool.available for pool in self.pools):
+            if len(self.running) == self.max_sequences:
+                self.preempt_latest()
+            elif needed <= max(pool.available for pool in self.pools):
                 return
-            self.preempt_latest()
+            else:
+                self.preempt_latest(self._rank_to_clear(oldest, needed))
+
+    def _rank_to_clear(self, oldest: Request, needed: int) -> int | None:
+        """Return the rank on which so many pages lack least, if younger requests than `oldest` hold them. None: there is none."""
+        younger = Counter[int]()
+        for request in self.running:
+            if request.id > oldest.id:
+                younger[request.cache.rank] += len(request.cache.pages)
+        enough = [rank for rank in younger if self.pools[rank].available + younger[rank] >= needed]
+        return max(enough, key=lambda rank: self.pools[rank].available, default=None)
 
     def _admit(self, request: Request) -> bool:
         """Move a waiting request to the running ones, with pages for all its tokens. False if it or the oldest lacks something."""
@@ -249,12 +264,12 @@ class Scheduler:
         return True
 
     def _preferred_ranks(self, request: Request) -> Sequence[int]:
-        """The ranks in the order in which the request should be admitted to one."""
+        """The ranks that may run one more, in the order in which the request should be admitted to one."""
         if len(self.pools) == 1:
             return (0,)
-        running = Counter(each.cache.rank for each in self.running)
-        ranks, reusable = range(len(self.pools)), self._reusable_pages(request)
-        most = min(running[rank] for rank in ranks) + _MOST_AHEAD
+        running, reusable = Counter(each.cache.rank for each in self.running), self._reusable_pages(request)
+        ranks = [rank for rank in range(len(self.pools)) if running[rank] < self._rank_tokens]
+        most = min((running[rank] for rank in ranks), default=0) + _MOST_AHEAD
 
         def key(rank: int) -> tuple[int, ...]:
             return running[rank] > most, -reusable[rank], running[rank], -self.pools[rank].available
