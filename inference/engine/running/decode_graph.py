@@ -32,9 +32,8 @@ from .selection import DecodeRecord, DecodeRecords, SelectionRecorder
 
 _Outputs = tuple[torch.Tensor, torch.Tensor | None]  # logits; hidden states, if the model returns them
 
-_MOST_PADDING = (
-    64  # rows of a step: each has its own slot of the scratch page (two may share one if ranks divide sequences)
-)
+# Rows of a step: each has its own slot of the scratch page. If ranks divide sequences, two may share one.
+_MOST_PADDING = 64
 _LEAST_SHARE = 8  # rows of each rank that divides sequences, for which there are buckets
 _FIRST_CONTEXT = 4096  # tokens; each further bucket of contexts is four times as long
 
