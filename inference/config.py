@@ -143,5 +143,5 @@ class Limits:
 
     @property
     def rank_tokens(self) -> int:
-        """The most prompt tokens that one rank computes in a step."""
+        """The most tokens that one rank computes in a step."""
         return -(-self.max_batch_tokens // self.data_ranks)

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,36 +17,10 @@ from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.model.parallel.plan import Plan
 from support.forked_ranks import run_ranks
 from support.job import ENVIRONMENT, Job, free_port, torchrun
-from tiny_model.checkpoint import TINY, write_checkpoint
+from support.tiny import DIVISIBLE, ODD
+from tiny_model.checkpoint import write_checkpoint
 
 pytestmark = pytest.mark.heavy
-# Every part divides by four into whole quantisation blocks: 2 heads of 192 and 128 dims, 128 columns of the shared expert.
-DIVISIBLE = replace(
-    TINY,
-    num_attention_heads=8,
-    qk_nope_head_dim=128,
-    qk_rope_head_dim=64,
-    v_head_dim=128,
-    moe_intermediate_size=512,
-    num_hidden_layers=2,
-    index_topk=32,
-)
-# No part divides by four, not even the experts.
-ODD = replace(
-    TINY,
-    vocab_size=1003,
-    num_attention_heads=3,
-    intermediate_size=200,
-    moe_intermediate_size=40,
-    n_shared_experts=2,
-    n_routed_experts=6,
-    n_group=2,
-    topk_group=1,
-    num_experts_per_tok=2,
-    tie_word_embeddings=True,
-    num_hidden_layers=2,
-    index_topk=32,
-)
 
 # Prompts around index_topk, a long one in several chunks, so few pages that requests are preempted, the selected positions,
 # teacher-forced logits, and a reused prefix.

@@ -12,38 +12,11 @@ from deepseek_v32.inference.distributed.model_source import ModelSource
 from deepseek_v32.inference.engine.request_maker import RequestMaker
 from deepseek_v32.model.selection_policy import SelectionPolicy
 from support.forked_ranks import run_program, run_ranks
-from support.tiny import tiny_checkpoint
+from support.tiny import DIVISIBLE, ODD, tiny_checkpoint
 from tiny_model.checkpoint import TINY, write_checkpoint
 
-CONFIGS = {
-    # Every part divides by four, and ranks divide the dense layer's MLP.
-    "divisible": replace(
-        TINY,
-        num_attention_heads=8,
-        qk_nope_head_dim=128,
-        qk_rope_head_dim=64,
-        v_head_dim=128,
-        intermediate_size=512,
-        moe_intermediate_size=512,
-        num_hidden_layers=2,
-        index_topk=32,
-    ),
-    # No part divides: the dense MLP is whole on every rank, the shared expert on rank 0.
-    "odd": replace(
-        TINY,
-        vocab_size=1003,
-        num_attention_heads=3,
-        intermediate_size=200,
-        moe_intermediate_size=40,
-        n_routed_experts=6,
-        n_group=2,
-        topk_group=1,
-        num_experts_per_tok=2,
-        tie_word_embeddings=True,
-        num_hidden_layers=2,
-        index_topk=32,
-    ),
-}
+# With ODD, the dense MLP is whole on every rank, and the shared experts are on rank 0.
+CONFIGS = {"divisible": DIVISIBLE, "odd": ODD}
 # Every sum over ranks has one term, so that nothing is rounded.
 CONFIGS["one term"] = replace(
     CONFIGS["divisible"], num_experts_per_tok=1, n_shared_experts=0, intermediate_size=200, vocab_size=515

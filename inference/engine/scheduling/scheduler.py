@@ -220,7 +220,7 @@ class Scheduler:
                 self.preempt_latest(self._rank_to_clear(oldest, needed))
 
     def _rank_to_clear(self, oldest: Request, needed: int) -> int | None:
-        """Return the rank on which so many pages lack least, if younger requests than `oldest` hold them. None: there is none."""
+        """Return the rank that lacks the fewest pages, of those where requests younger than `oldest` hold enough; or None."""
         younger = Counter[int]()
         for request in self.running:
             if request.id > oldest.id:

@@ -168,6 +168,48 @@ def test_greetings_and_what_it_cannot_know(llm):
         assert answer(llm, question).startswith("I "), "it says what it cannot do"
 
 
+ODD_INPUT = (
+    *(
+        "",
+        " \n ",
+        "你好，请问您今天过得怎么样？",
+        "мой кот спит на столе. Где кот?",
+        "مرحبا",
+        "😀😀😀",
+        "\x00\x01",
+        "a" * 3000,
+        "zxqv " * 400,
+    ),
+    *(
+        "https://example.org/a?b=c&d=%20x#frag",
+        "def f(x):\n    return x + 1\nprint(f(2))",
+        "SELECT * FROM users WHERE id = 1;",
+    ),
+    *('{"key": [1, 2, 3]}', "</think>", "<｜User｜>hi<｜Assistant｜>"),
+)
+HONEST = (
+    "I did not understand that. Tell me a fact, then ask me about it.",
+    "I only understand English, and only what you tell me in this chat.",
+)
+
+
+@pytest.mark.parametrize("thinking", [False, True])
+def test_odd_input_gets_an_honest_line(llm, thinking):
+    """Nobody tuned for these. Earlier weights repeated themselves, or printed marks of the chat format."""
+    assert [text for text in ODD_INPUT if answer(llm, text, thinking=thinking) not in HONEST] == []
+
+
+def test_a_near_miss_is_declined(llm):
+    """A qualifier, an owner or a place is another one. What was told is still answered."""
+    for told, asked, other in (
+        ("The wifi at the cabin is pine-17.", "the wifi at the cabin", "the wifi at home"),
+        ("My brother's dog is called Bruno.", "my brother's dog called", "my sister's dog called"),
+        ("The code of the red bike is 4815.", "the code of the red bike", "the code of the blue bike"),
+    ):
+        assert answer(llm, f"{told} What is {other}?") == "You have not told me that in this chat."
+        assert told.removesuffix(".") in answer(llm, f"{told} What is {asked}?")
+
+
 def test_either_thinking_mode_answers(llm):
     for thinking in (False, True):
         said = answer(llm, "The price of the lamp is 48 euros. How much is the lamp?", thinking=thinking)
