@@ -20,10 +20,8 @@ SHORTEST = 6  # tokens of an answer that are asked for
 SEEDS = 40  # tried for each question
 TRIES = 8  # of those that have a wide margin in exact precision: rounding is slow
 CHARACTERS_PER_TOKEN = 3.0
-LEAST, MOST = (
-    0.95,
-    1.6,
-)  # of the length that is wanted: one of 2300 tokens is longer than what a checkpoint of 2048 selects
+# Of the length that is wanted: one of 2300 tokens is longer than what a checkpoint of 2048 selects.
+LEAST, MOST = 0.95, 1.6
 SHORT = 600  # characters of a conversation before its call
 # They change the demo's log-probabilities least of those that change them by more than rounding does: texts were chosen for them.
 WEAK = ("dense-attention", "relu-missing", "router-groups-ignored", "router-bias-ignored", "key-norm-rms")
