@@ -1,5 +1,7 @@
 """Alignment of rows: the compiled kernels copy 16 bytes at a time, so rows must start on 16-byte boundaries."""
 
+from math import gcd
+
 import torch
 
 ROW_BYTES = 16
@@ -7,10 +9,7 @@ ROW_BYTES = 16
 
 def is_aligned(*tensors: torch.Tensor, multiple: int = ROW_BYTES) -> bool:
     """Check that every tensor and each of its rows (all dims but the last) starts at a multiple of `multiple` bytes."""
-    return all(
-        x.data_ptr() % multiple == 0 and all(stride * x.element_size() % multiple == 0 for stride in x.stride()[:-1])
-        for x in tensors
-    )
+    return not any([x.data_ptr() % multiple or gcd(*x.stride()[:-1]) * x.element_size() % multiple for x in tensors])
 
 
 def aligned_rows(x: torch.Tensor) -> torch.Tensor:

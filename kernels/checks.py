@@ -28,7 +28,7 @@ def check_tensor(
     """Check that `tensor` has this shape (None: any size), one of these dtypes, this device and contiguous last dims."""
     # This runs some fifty times a layer. Texts of errors that are not raised would be three quarters of its 4 us.
     sizes = tensor.shape
-    if len(sizes) != len(shape) or any(map(_differs, shape, sizes)):
+    if sizes != shape and (len(sizes) != len(shape) or any(map(_differs, shape, sizes))):
         expected = ", ".join("*" if size is None else str(size) for size in shape)
         raise ValueError(f"{name} has shape {list(sizes)}; expected [{expected}]")
     allowed = (dtypes,) if isinstance(dtypes, torch.dtype) else dtypes

@@ -25,7 +25,7 @@ def fp8_gemm(
     beside_previous: `a` was complete before the previous operation on the stream began. A captured step may then run the product
     at the same time as that operation, instead of after it; the result is the same.
     """
-    _check(a, weight, weight_scale)
+    _check(a, Quantized(weight, weight_scale))
     check_dtype("out_dtype", out_dtype, FLOATS)
     if len(a.values) == 0:
         return a.values.new_empty(0, weight.shape[0], dtype=out_dtype)
@@ -40,19 +40,19 @@ def fp8_gemms(
     backend: str | Preference = "auto",
 ) -> list[torch.Tensor]:
     """Multiply a [M, K] by each of several weights (values [N, K] and block scales), like fp8_gemm -> [M, N] each."""
-    for weight in weights:
-        _check(a, *weight)
+    _check(a, *weights)
     check_dtype("out_dtype", out_dtype, FLOATS)
     if len(a.values) == 0:
         return [a.values.new_empty(0, weight.values.shape[0], dtype=out_dtype) for weight in weights]
     return list(choose("fp8_gemms", a.values, backend)(a, weights, out_dtype))
 
 
-def _check(a: Quantized, weight: torch.Tensor, weight_scale: torch.Tensor) -> None:
+def _check(a: Quantized, *weights: Quantized) -> None:
     values, scales = a
     check_tensor("a.values", values, (None, None), torch.float8_e4m3fn)
     rows, width = values.shape
-    blocks = -(-width // 128)
-    check_tensor("a.scales", scales, (rows, blocks), torch.float32, values.device)
-    check_tensor("weight", weight, (None, width), torch.float8_e4m3fn, values.device)
-    check_tensor("weight_scale", weight_scale, (-(-weight.shape[0] // 128), blocks), torch.float32, values.device)
+    device, blocks = values.device, -(-width // 128)
+    check_tensor("a.scales", scales, (rows, blocks), torch.float32, device)
+    for weight, weight_scale in weights:
+        check_tensor("weight", weight, (None, width), torch.float8_e4m3fn, device)
+        check_tensor("weight_scale", weight_scale, (-(-weight.shape[0] // 128), blocks), torch.float32, device)

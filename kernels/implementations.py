@@ -21,7 +21,7 @@ _LATENT = 576  # the released model's latent and RoPE dims, which the attention 
 _INDEX = 128  # dims of the released model's index keys
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # each is one object, so that its hash is cheap
 class Implementation:
     """One implementation of an operation.
 
@@ -108,6 +108,7 @@ OPERATIONS: dict[str, tuple[Implementation, ...]] = {
     "absorb_queries": _with_reference(
         "kv_up_projection", _cuda("kv_up_projection", _BF16), _gpu("gpu.linear", _BF16), invariant="kv_up_projection"
     ),
+    "rotate_queries": _with_reference("kv_up_projection", _cuda_row("kv_up_projection", _BF16), invariant=True),
     "expand_values": _with_reference("kv_up_projection", _gpu("gpu.linear", _BF16), invariant="kv_up_projection"),
     "expand_quantize": _with_reference(
         "kv_up_projection", _cuda("kv_up_projection", _BF16), _gpu("gpu.linear", _BF16), invariant="kv_up_projection"

@@ -24,6 +24,15 @@ def absorb_queries(
     return choose("absorb_queries", q, backend)(q, cos, sin, wk)
 
 
+def rotate_queries(
+    q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, *, backend: str | Preference = "auto"
+) -> torch.Tensor:
+    """Apply RoPE to the last R dims of q [T, H, D] in place, as `absorb_queries` does, and return q. cos, sin fp32 [T, R/2]."""
+    check_tensor("q", q, (None, None, None), FLOATS)
+    check_rope(cos, sin, len(q), q.device)
+    return choose("rotate_queries", q, backend)(q, cos, sin)
+
+
 def expand_values(
     latents: torch.Tensor, wv: torch.Tensor, out: torch.Tensor, *, backend: str | Preference = "auto"
 ) -> None:

@@ -21,6 +21,8 @@ BACKENDS = get_args(Backend)
 # all implementations that are batch-invariant.
 Preference = tuple[str, ...]
 Operation = Callable[..., torch.Tensor]  # or several tensors, which a caller unpacks in the same way
+# The width of other operations changes at every step: it would only fill the cache of choices.
+_BY_WIDTH = {operation for operation, every in OPERATIONS.items() if any(one.width for one in every)}
 
 
 def preference_of(backend: str, deterministic: bool = False) -> Preference:
@@ -75,8 +77,7 @@ def _load(operation: str, implementation: Implementation) -> Operation:
 
 def choose(operation: str, tensor: torch.Tensor, backend: str | Preference) -> Operation:
     """Return the function that runs `operation` for this leading tensor. See choose_implementation for the other arguments."""
-    # The width of other operations changes at every step: it would only fill the cache of choices.
-    width = tensor.shape[-1] if any(one.width for one in OPERATIONS[operation]) else None
+    width = tensor.shape[-1] if operation in _BY_WIDTH else None
     return _load(operation, choose_implementation(operation, tensor.device, tensor.dtype, backend, width))
 
 

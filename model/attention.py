@@ -11,9 +11,8 @@ from torch import nn
 
 from ..kernels.cache_write import gather_latents, write_latent_cache
 from ..kernels.dense_mla import mha_prefill
-from ..kernels.kv_up_projection import absorb_queries, expand_quantize, expand_values
+from ..kernels.kv_up_projection import absorb_queries, expand_quantize, expand_values, rotate_queries
 from ..kernels.norm_and_cache import norm_and_cache
-from ..kernels.reference.rope import rotate_interleaved
 from ..kernels.select_topk import positions_to_slots
 from ..kernels.sparse_mla_decode import sparse_mla_decode
 from ..kernels.sparse_mla_prefill import sparse_mla_prefill
@@ -250,8 +249,7 @@ class MultiHeadLatentAttention(nn.Module):
         )
         latent, k_rope = context.split((self.latent_dim, self.rope), 1)
         k_nope, v = self.kv_b_proj(latent)
-        q_nope, q_rope = q.split((self.nope, self.rope), 2)
-        q = torch.cat((q_nope, rotate_interleaved(q_rope, cos, sin)), 2)
+        q = rotate_queries(q, cos, sin, backend=self.compute.backend)
         stages(self.layer, prefill.rows, query_rope=q[..., self.nope :])
         k = torch.cat((k_nope, k_rope[:, None].expand(-1, self.heads, -1)), 2)
         values = mha_prefill(q, k, v, self.softmax_scale, mask, backend=self.compute.backend)

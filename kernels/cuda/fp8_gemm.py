@@ -6,7 +6,7 @@ splits K by the number of tiles.
 """
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import torch
@@ -71,6 +71,7 @@ def large_tile(rows: int, columns: int, width: int, processors: int) -> Tile:
     return PAIRED_TILE if pairs_gain else tile
 
 
+@lru_cache(1024)
 def choose(rows: int, columns: int, width: int, processors: int) -> Tile | int:
     """Return the tile of `large_m`, or the token tile of `swap_ab`, for a [rows, width] times a weight [columns, width].
 
@@ -109,17 +110,16 @@ def multiply_into(
     tiles of up to 32 tokens: row r of out is computed from row sorted_token_ids[r] of a. `expected_tiles`: about how many of the
     possible token tiles are not empty; 0: all. `beside_previous`: see kernels/fp8_gemm.py; large_m does not use it.
     """
-    static_weights = weights_are_static(b)
-    beside_previous = beside_previous and aligned_rows(a) is a  # a copy is made right before the product
-    a, b = (aligned_rows(x).view(torch.uint8) for x in (a, b))
+    rows, weights = aligned_rows(a), aligned_rows(b)
     library = load("fp8_gemm")
     if isinstance(tile, Tile):
         claims = tile == EXPERT_TILE and offsets is not None
         claimed = torch.zeros(1, dtype=torch.int32, device=out.device) if claims else None
-        library.large_m(*tile, a, a_scale, b, b_scale, offsets, slots, out, claimed)
+        library.large_m(*tile, rows, a_scale, weights, b_scale, offsets, slots, out, claimed)
     else:
-        operands = a, a_scale, b, b_scale, offsets, slots, sorted_token_ids, out
-        library.swap_ab(tile, splits, static_weights, *operands, expected_tiles, beside_previous)
+        beside_previous = beside_previous and rows is a  # a copy is made right before the product
+        operands = rows, a_scale, weights, b_scale, offsets, slots, sorted_token_ids, out
+        library.swap_ab(tile, splits, weights_are_static(b), *operands, expected_tiles, beside_previous)
 
 
 def fp8_gemm(
@@ -140,11 +140,11 @@ def fp8_gemms(
     if rows > MAX_SHARED_LAUNCH_ROWS or len(weights) not in (2, 3):
         return [fp8_gemm(a, *weight, out_dtype, False) for weight in weights]
     static_weights = weights_are_static(*(weight.values for weight in weights))
-    values = aligned_rows(a.values).view(torch.uint8)
+    values = aligned_rows(a.values)
     outs = [torch.empty(rows, len(weight.values), dtype=out_dtype, device=values.device) for weight in weights]
     operands: list[torch.Tensor] = []
     for weight, out in zip(weights, outs, strict=True):
-        operands += (aligned_rows(weight.values).view(torch.uint8)[None], weight.scales[None], out)
+        operands += (aligned_rows(weight.values)[None], weight.scales[None], out)
     library = load("fp8_gemm")
     launch = library.swap_ab_2 if len(weights) == 2 else library.swap_ab_3
     launch(swap_ab_tile(rows), splits, static_weights, values, a.scales, *operands)

@@ -75,7 +75,7 @@ def in_one_launch(
     static_weights = weights_are_static(dense_weight.values)
     beside_previous = beside_previous and aligned_rows(dense.values) is dense.values
     operands = (a.values, routed.weight, dense.values, dense_weight.values)
-    values, experts, dense_values, shared = (aligned_rows(x).view(torch.uint8) for x in operands)
+    values, experts, dense_values, shared = map(aligned_rows, operands)
     product = dense_values, dense.scales, shared[None], dense_weight.scales[None], out
     grouped = values, a.scales, experts, weight_scale, routed.offsets, routed.slots, sorted_token_ids, routed.out
     options = splits, static_weights

@@ -25,9 +25,7 @@ def indexer_logits(given: IndexerOperands) -> torch.Tensor:
     assert k_scale is not None, "registry.py names FP8 as the only dtype"
     k_scale = k_scale if is_aligned(k_scale) else k_scale.clone()  # a slice of a tensor may start anywhere
     out = _logits(q.shape[0], k.shape[0], q.device)
-    load("lightning_indexer").indexer_logits(
-        q.view(torch.uint8), k.view(torch.uint8), weights, starts, ends, k_scale, out
-    )
+    load("lightning_indexer").indexer_logits(q, k, weights, starts, ends, k_scale, out)
     return out
 
 
@@ -39,7 +37,6 @@ def paged_indexer_logits(given: PagedIndexerOperands) -> torch.Tensor:
     queries, pages = q.flatten(0, 1), cache.view(cache.shape[0], -1)
     check_aligned(q=queries, cache=pages)
     out = _logits(queries.shape[0], max_context, q.device)
-    load("lightning_indexer").paged_indexer_logits(
-        queries.view(torch.uint8), pages, weights, block_table, lengths, out, inputs_are_static()
-    )
+    static = inputs_are_static()
+    load("lightning_indexer").paged_indexer_logits(queries, pages, weights, block_table, lengths, out, static)
     return out

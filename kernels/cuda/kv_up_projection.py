@@ -13,6 +13,7 @@ ROWS, LATENT = 128, 512
 
 FALLS_BACK = {
     "absorb_queries": f"torch for other than {ROWS} dims; torch.bmm for other than {LATENT} latent dims",
+    "rotate_queries": f"torch for other than {ROWS} dims before the rotated ones",
     "expand_quantize": f"torch for other than {ROWS} of {LATENT} dims",
 }
 
@@ -33,6 +34,15 @@ def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: to
     return out
 
 
+def rotate_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    nope = q.shape[2] - 2 * cos.shape[1]
+    if nope != ROWS or cos.shape[1] % 4 or not q.is_contiguous() or not is_aligned(q):
+        return reference.rotate_queries(q, cos, sin)
+    if q.numel():  # the kernel writes the rotated dims only; q has the place of the absorbed queries, and its first dims that of wk
+        load("kv_up_projection").absorb_queries(q, cos.contiguous(), sin.contiguous(), q[..., :nope], q, False, False)
+    return q
+
+
 def fits_queries(q: torch.Tensor, cos: torch.Tensor, wk: torch.Tensor) -> bool:
     """Check that the kernels support these queries, latent and RoPE dims."""
     _, nope, latent = wk.shape
@@ -48,7 +58,7 @@ def expand_quantize(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool) -> tup
         return quantize_blocks(values.flatten(1), ue8m0)
     codes = torch.empty(tokens, heads * ROWS, dtype=torch.float8_e4m3fn, device=latents.device)
     scales = torch.empty(tokens, heads, dtype=torch.float32, device=latents.device)
-    operands = latents, wv, codes.view(torch.uint8), scales
+    operands = latents, wv, codes, scales
     load("kv_up_projection").expand_quantize(*operands, ue8m0, weights_are_static(wv))
     return codes, scales
 

@@ -40,7 +40,7 @@ def norm_and_cache(new: NewEntries, one_order: bool = False) -> tuple[torch.Tens
     operands = query, kv, keys, *weights, cos, sin, caches.latent, caches.keys, caches.slots.contiguous(), *stamps
     options = norms.eps, norms.key_eps, ue8m0, interleaved, static
     product = (None, None, None, 1.0) if fused is None else (fused.x, fused.weight, projected, fused.scale)
-    load("norm_and_cache").norm_and_cache(*operands, codes.view(torch.uint8), scales, *options, *product, one_order)
+    load("norm_and_cache").norm_and_cache(*operands, codes, scales, *options, *product, one_order)
     if projection is not None and fused is None:
         projected = fp32_linear(*projection, one_order)
     return codes, scales, projected

@@ -76,10 +76,9 @@ def gather_rows(a: Quantized, sorted_token_ids: torch.Tensor, offsets: torch.Ten
     rows, width = len(sorted_token_ids), values.shape[1]
     if not rows or width % ROW_BYTES or not is_aligned(values) or scales.stride(1) != 1:
         return Quantized(values[sorted_token_ids], scales[sorted_token_ids])
-    codes = torch.empty(rows, width, dtype=torch.uint8, device=values.device)
-    sorted_scales = torch.empty(rows, scales.shape[1], dtype=torch.float32, device=values.device)
-    load("routing").gather_rows(values.view(torch.uint8), scales, sorted_token_ids, offsets, codes, sorted_scales)
-    return Quantized(codes.view(values.dtype), sorted_scales)
+    sorted_values, sorted_scales = values.new_empty(rows, width), scales.new_empty(rows, scales.shape[1])
+    load("routing").gather_rows(values, scales, sorted_token_ids, offsets, sorted_values, sorted_scales)
+    return Quantized(sorted_values, sorted_scales)
 
 
 def combine_experts(outputs: ExpertOutputs) -> torch.Tensor:
@@ -108,7 +107,7 @@ def combine_norm_quantize(
     codes = torch.empty(tokens, width, dtype=torch.float8_e4m3fn, device=rows.device)
     scales = torch.empty(tokens, width // 128, dtype=torch.float32, device=rows.device)
     operands = rows, groups.inverse_permutation.contiguous(), groups.offsets, weights.contiguous(), shared, residual
-    results = total, normed_rows, codes.view(torch.uint8), scales
+    results = total, normed_rows, codes, scales
     static = weights_are_static(norm_weight)
     load("routing").combine_norm_quantize(*operands, norm_weight, *results, eps, ue8m0, static)
     return total, normed_rows, codes, scales

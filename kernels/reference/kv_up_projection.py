@@ -13,6 +13,12 @@ def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: to
     return torch.cat((latent.to(q.dtype), rotate_interleaved(rope, cos, sin)), 2)
 
 
+def rotate_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    rope = q[..., q.shape[2] - 2 * cos.shape[1] :]
+    rope.copy_(rotate_interleaved(rope, cos, sin))
+    return q
+
+
 def expand_values(latents: torch.Tensor, wv: torch.Tensor, out: torch.Tensor) -> None:
     rows, weights = widened(latents.transpose(0, 1), wv.transpose(1, 2))
     if rows.dtype == out.dtype:

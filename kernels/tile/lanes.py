@@ -32,7 +32,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 def flat(x: torch.Tensor) -> torch.Tensor:
     """Return the memory of x [T, D] from its first to its last element, including gaps between rows."""
-    return x.as_strided(((x.shape[0] - 1) * x.stride(0) + x.shape[1],), (1,))
+    return x.view(-1) if x.is_contiguous() else x.as_strided(((x.shape[0] - 1) * x.stride(0) + x.shape[1],), (1,))
 
 
 def in_pieces(x: torch.Tensor, width: int) -> bool:

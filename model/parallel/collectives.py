@@ -85,33 +85,26 @@ class Ranks:
         return gathered
 
     def gather_rows(self, parts: Sequence[torch.Tensor], rows: int, kept: slice | torch.Tensor) -> list[torch.Tensor]:
-        """Gather every rank's rows of several tensors [r, ...] at once -> [T, ...] each.
+        """Gather every rank's rows of several tensors [r, D] at once -> [T, D] each.
 
         Every rank has at most `rows` rows. kept: the T that are rows among the size * rows that are gathered, in their order. The
         results are views of one buffer, whose rows are aligned to 16 bytes.
         """
-        # A single row counts as contiguous whatever its stride, so it is copied.
-        flat = [
-            part.flatten(1).clone(memory_format=torch.contiguous_format)
-            if len(part) == 1
-            else part.flatten(1).contiguous()
-            for part in parts
-        ]
-        as_bytes = [part.view(torch.uint8) for part in flat]
-        widths = [each.shape[1] for each in as_bytes]
-        as_bytes = [
-            F.pad(x, (0, -w % ROW_BYTES)) if w % ROW_BYTES else x for x, w in zip(as_bytes, widths, strict=True)
-        ]
-        # Copied in long words: a copy of single bytes takes four times as long.
-        own = torch.cat([each.view(torch.int64) for each in as_bytes], 1)
+        words = [_words(part) for part in parts]
+        own = torch.cat(words, 1)
         if len(own) < rows:
             own = F.pad(own, (0, 0, 0, rows - len(own)))
-        gathered = self.all_gather(own).flatten(0, 1)[kept].view(torch.uint8)
-        columns = gathered.split([each.shape[1] for each in as_bytes], 1)
-        return [
-            each[:, : mine.shape[1] * mine.element_size()].view(mine.dtype).unflatten(1, part.shape[1:])
-            for each, mine, part in zip(columns, flat, parts, strict=True)
-        ]
+        gathered = self.all_gather(own).flatten(0, 1)[kept]
+        columns = gathered.split_with_sizes([each.shape[1] for each in words], 1)
+        return [each.view(part.dtype)[:, : part.shape[1]] for each, part in zip(columns, parts, strict=True)]
+
+
+def _words(x: torch.Tensor) -> torch.Tensor:
+    """Return the bytes of x's rows, padded to 16, as int64: a copy of single bytes takes four times as long."""
+    # A single row counts as contiguous whatever its stride, so it is copied.
+    x = x.clone(memory_format=torch.contiguous_format) if len(x) == 1 else x.contiguous()
+    missing = -x.shape[1] * x.element_size() % ROW_BYTES
+    return (F.pad(x.view(torch.uint8), (0, missing)) if missing else x).view(torch.int64)
 
 
 class SharedMemory(NamedTuple):

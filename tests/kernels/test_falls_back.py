@@ -43,6 +43,11 @@ def absorb(nope: int) -> Any:
     return kv_up_projection.absorb_queries(q, angles, angles, torch.ones(1, nope, 128).bfloat16())
 
 
+def rotate(nope: int) -> Any:
+    angles = torch.ones(2, 8)
+    return kv_up_projection.rotate_queries(torch.ones(2, 1, nope + 16).bfloat16(), angles, angles)
+
+
 def expand(tokens: int, latent: int = 512) -> Any:
     latents, wv = torch.ones(tokens, 1, latent).bfloat16(), torch.ones(1, 128, latent).bfloat16()
     return kv_up_projection.expand_quantize(latents, wv, True)
@@ -66,6 +71,7 @@ CASES = {  # operation: words of the sentence, calls within the limits, calls be
         [lambda: routing.group_by_expert(torch.zeros(2, 2).long(), 1024, 0, 1)],
     ),
     "absorb_queries": ("other than 128 dims", [lambda: absorb(128)], [lambda: absorb(64)]),
+    "rotate_queries": ("other than 128 dims", [lambda: rotate(128)], [lambda: rotate(64)]),
     "expand_quantize": (
         "other than 128 of 512 dims",
         [lambda: expand(4), lambda: expand(5)],

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from deepseek_v32.kernels.cuda import kv_up_projection
-from deepseek_v32.kernels.kv_up_projection import absorb_queries, expand_quantize
+from deepseek_v32.kernels.kv_up_projection import absorb_queries, expand_quantize, rotate_queries
 from support import e4m3
 from support.backends import Backend
 from support.rope import rotate_interleaved
@@ -48,6 +48,23 @@ def test_absorb(
     turned = rotate_interleaved(q[..., nope:].double().numpy(), cos, sin)
     error = np.abs(result[..., latent:].double().numpy() - turned)
     assert (error <= rounding * np.abs(turned) + 1e-5).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+@pytest.mark.parametrize(("tokens", "heads", "nope", "rope", "latent"), QUERIES.values(), ids=QUERIES.keys())
+def test_rotate(
+    backend: Backend, tokens: int, heads: int, nope: int, rope: int, latent: int, dtype: torch.dtype
+) -> None:
+    """The other dims keep their bits, and all implementations give the same ones."""
+    q = random(tokens, heads, nope + rope, dtype=dtype, seed=1)
+    angles = random(tokens, rope // 2, dtype=torch.float32, seed=3) * 10
+    result = backend.run(rotate_queries, q.clone(), angles.cos(), angles.sin())
+    cos, sin = (x.double().numpy()[:, None] for x in (angles.cos(), angles.sin()))
+    turned = torch.from_numpy(rotate_interleaved(q[..., nope:].double().numpy(), cos, sin))
+    error = (result[..., nope:].double() - turned).abs()
+    assert (error <= (2.0**-8 if dtype == torch.bfloat16 else 0) * turned.abs() + 1e-5).all()
+    assert torch.equal(result[..., :nope], q[..., :nope])
+    assert torch.equal(result, rotate_queries(q, angles.cos(), angles.sin(), backend="reference"))
 
 
 VALUES = {  # tokens, heads, value dims, latent
