@@ -25,7 +25,7 @@ def aligned_rows(x: torch.Tensor) -> torch.Tensor:
 def check_aligned(**tensors: torch.Tensor) -> None:
     """Raise a ValueError for the first tensor whose rows are not aligned. The stride of a dimension of size 1 does not matter."""
     for name, tensor in tensors.items():
-        if not is_aligned(tensor.squeeze()):
+        if not is_aligned(tensor) and not is_aligned(tensor.squeeze()):
             raise ValueError(
                 f"{name} has strides {list(tensor.stride())} and starts at byte {tensor.data_ptr() % ROW_BYTES} of "
                 f"{ROW_BYTES}; expected rows aligned to {ROW_BYTES} bytes; call .contiguous()"

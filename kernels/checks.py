@@ -31,12 +31,13 @@ def check_tensor(
     if sizes != shape and (len(sizes) != len(shape) or any(map(_differs, shape, sizes))):
         expected = ", ".join("*" if size is None else str(size) for size in shape)
         raise ValueError(f"{name} has shape {list(sizes)}; expected [{expected}]")
-    allowed = (dtypes,) if isinstance(dtypes, torch.dtype) else dtypes
-    if tensor.dtype not in allowed:
-        raise ValueError(f"{name} has dtype {tensor.dtype}; expected {' or '.join(str(d) for d in allowed)}")
+    dtype = tensor.dtype
+    if dtype is not dtypes and (isinstance(dtypes, torch.dtype) or dtype not in dtypes):
+        allowed = (dtypes,) if isinstance(dtypes, torch.dtype) else dtypes
+        raise ValueError(f"{name} has dtype {dtype}; expected {' or '.join(str(d) for d in allowed)}")
     if device is not None and tensor.device != device:
         raise ValueError(f"{name} is on {tensor.device}; expected {device} like the other arguments")
-    if sizes and tensor.stride(-1) != 1 and tensor.numel():
+    if sizes and tensor.stride()[-1] != 1 and tensor.numel():
         raise ValueError(f"{name} has stride {tensor.stride(-1)} in its last dimension; expected 1; call .contiguous()")
 
 

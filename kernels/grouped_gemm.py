@@ -115,7 +115,7 @@ def _output(out: torch.Tensor | None, rows: int, weight: torch.Tensor, dtype: to
     """Check `out`, or allocate it."""
     check_dtype("out_dtype", dtype, FLOATS)
     if out is None:
-        return torch.empty(rows, weight.shape[1], dtype=dtype, device=weight.device)
+        return weight.new_empty(rows, weight.shape[1], dtype=dtype)
     check_tensor("out", out, (rows, weight.shape[1]), dtype, weight.device)
     check_contiguous("out", out)
     return out

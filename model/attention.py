@@ -151,7 +151,7 @@ class MultiHeadLatentAttention(nn.Module):
             selection = self.indexer.select_decodes(None if everything else queries, metadata, cache)
             metadata.report(self.layer, rows, selection)
             positions = self.experiments.replace(selection.positions, absorbed, queries, metadata, cache)
-            slots = positions_to_slots(positions, metadata.block_table[rows], PAGE_SIZE)
+            slots = positions_to_slots(positions, metadata.of_decodes[0], PAGE_SIZE)
         with profiler_range(f"layer {self.layer}/attention"):
             latents, _ = sparse_mla_decode(
                 absorbed()[:, None],
@@ -247,7 +247,7 @@ class MultiHeadLatentAttention(nn.Module):
         context = gather_latents(
             cache.latent, prefill.context_slots, self.latent_dim, q.dtype, backend=self.compute.backend
         )
-        latent, k_rope = context.split((self.latent_dim, self.rope), 1)
+        latent, k_rope = context.split_with_sizes((self.latent_dim, self.rope), 1)
         k_nope, v = self.kv_b_proj(latent)
         q = rotate_queries(q, cos, sin, backend=self.compute.backend)
         stages(self.layer, prefill.rows, query_rope=q[..., self.nope :])

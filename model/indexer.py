@@ -115,7 +115,7 @@ class Indexer(nn.Module):
 
     def select_decodes(self, queries: IndexQueries | None, metadata: AttentionMetadata, cache: LayerCache) -> Selection:
         """Select for each decode, [B, K]. queries None: every context fits in index_topk."""
-        lengths = metadata.lengths[: metadata.decodes]
+        _, lengths = metadata.of_decodes
         if queries is None:
             positions = torch.arange(metadata.max_context, dtype=torch.int32, device=lengths.device)
             return Selection(torch.where(positions < lengths[:, None], positions, -1))
@@ -126,9 +126,8 @@ class Indexer(nn.Module):
         self, queries: IndexQueries, metadata: AttentionMetadata, cache: LayerCache
     ) -> torch.Tensor:
         """Make the same selection as cache slots, int32 [B, K], which the top-k kernel writes directly."""
-        lengths = metadata.lengths[: metadata.decodes]
+        table, lengths = metadata.of_decodes
         logits = self._decode_logits(queries, metadata, cache)
-        table = metadata.block_table[: metadata.decodes]
         with profiler_range(f"layer {self.layer}/selection"):
             return select_topk_slots(
                 logits,
@@ -149,8 +148,7 @@ class Indexer(nn.Module):
             queries.q[:count, None],
             cache.index,
             queries.weights[:count, None],
-            metadata.block_table[:count],
-            metadata.lengths[:count],
+            *metadata.of_decodes,
             metadata.max_context,
             backend=self.compute.backend,
         )

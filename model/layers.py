@@ -88,20 +88,15 @@ class Linear(nn.Module):
 
     def forward(self, x: Operand, beside_previous: bool = False) -> torch.Tensor:
         """x [T, inputs] -> [T, parts * outputs] in the compute dtype. beside_previous: see `fp8_gemm`."""
+        compute, weight, parts = self.compute, self.weight, self.parts
         if not isinstance(x, Quantized):
-            return dense(x, self.weight, self.compute)
-        outputs = self.weight.shape[0] // self.parts
-        if self.parts == 1 or outputs % FP8_BLOCK == 0:
-            return self._gemm(x, self.weight, self.weight_scale_inv, beside_previous)
+            return dense(x, weight, compute)
+        scale, dtype, backend = self.weight_scale_inv, compute.dtype, compute.backend
+        if parts == 1 or weight.shape[0] // parts % FP8_BLOCK == 0:
+            return fp8_gemm(x, weight, scale, dtype, beside_previous=beside_previous, backend=backend)
         # The parts end inside a block, so their scales are not aligned with the stacked rows.
-        pairs = zip(self.weight.chunk(self.parts), self.weight_scale_inv.chunk(self.parts), strict=True)
-        return torch.cat([self._gemm(x, weight, scale) for weight, scale in pairs], 1)
-
-    def _gemm(
-        self, x: Quantized, weight: torch.Tensor, scale: torch.Tensor, beside_previous: bool = False
-    ) -> torch.Tensor:
-        compute = self.compute
-        return fp8_gemm(x, weight, scale, compute.dtype, beside_previous=beside_previous, backend=compute.backend)
+        pairs = zip(weight.chunk(parts), scale.chunk(parts), strict=True)
+        return torch.cat([fp8_gemm(x, *pair, dtype, backend=backend) for pair in pairs], 1)
 
 
 class UnquantizedLinear(nn.Module):
@@ -145,13 +140,13 @@ class KVUpProjection(nn.Module):
 
     def halves(self) -> tuple[torch.Tensor, torch.Tensor]:
         """The projections of keys and of values: Wk [H, nope, L] and Wv [H, v, L]."""
-        wk, wv = self.weight.unflatten(0, (self.heads, -1)).split((self.nope, self.value), 1)
+        wk, wv = self.weight.unflatten(0, (self.heads, -1)).split_with_sizes((self.nope, self.value), 1)
         return wk, wv
 
     def forward(self, latent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """latent [S, L] -> k_nope [S, H, nope], v [S, H, v]."""
         expanded = library_linear(latent, self.weight).unflatten(1, (self.heads, -1))
-        k_nope, v = expanded.split((self.nope, self.value), 2)
+        k_nope, v = expanded.split_with_sizes((self.nope, self.value), 2)
         return k_nope, v
 
 

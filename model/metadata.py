@@ -232,6 +232,11 @@ class AttentionMetadata:
         return max((self.max_context, *self.context_lengths[self.decodes :]))
 
     @cached_property
+    def of_decodes(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The decodes' rows of block_table and lengths."""
+        return self.block_table[: self.decodes], self.lengths[: self.decodes]
+
+    @cached_property
     def prefills(self) -> tuple[Prefill, ...]:
         """The sequences after the decodes, in order. Made once for all layers."""
         found, row = [], self.decodes

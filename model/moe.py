@@ -188,8 +188,10 @@ class Experts(nn.Module):
         first = 0 if shared is None else len(shared[0].values)
         for number, part in enumerate(parts(name)):
             only_routed = number > 0 and first > DEFERRED_TOKENS  # for many tokens the shared expert takes long
-            scales = [None] * halves if part.scale is None else part.scale.chunk(halves, 1)
-            for half, (weight, scale) in enumerate(zip(part.weight.chunk(halves, 1), scales, strict=True)):
+            weights = [(part.weight, part.scale)]
+            if halves > 1 and part.scale is not None:
+                weights = list(zip(part.weight.chunk(halves, 1), part.scale.chunk(halves, 1), strict=True))
+            for half, (weight, scale) in enumerate(weights):
                 operands: tuple[Any, ...] = rows, weight, groups.offsets, scale
                 options: dict[str, Any] = {
                     "out_dtype": self.compute.dtype,

@@ -71,8 +71,8 @@ def all_reduce_norm(
     the sums of its token.
     """
     total, rows = torch.empty_like(x), torch.empty_like(x)
-    codes = torch.empty(x.shape, dtype=torch.float8_e4m3fn, device=x.device)
-    scales = torch.empty(len(x), x.shape[1] // 128, dtype=torch.float32, device=x.device)
+    codes = x.new_empty(x.shape, dtype=torch.float8_e4m3fn)
+    scales = x.new_empty(len(x), x.shape[1] // 128, dtype=torch.float32)
     results = total, rows, codes, scales
     static_weights = weights_are_static(norm_weight)
     load("all_reduce").all_reduce_norm(x, *inboxes.place(), residual, norm_weight, *results, eps, ue8m0, static_weights)

@@ -16,7 +16,7 @@ def stamp_tokens(
     query_starts: torch.Tensor | None,
     stamps: Stamps,
 ) -> torch.Tensor:
-    result = torch.empty(*stamps.factors.shape, len(tokens), dtype=torch.int32, device=tokens.device)
+    result = tokens.new_empty(*stamps.factors.shape, len(tokens), dtype=torch.int32)
     written = stamps.chains, stamps.factors, stamps.multipliers, result
     load("cache_stamps").stamp_tokens(tokens, positions, slots, block_table, query_starts, *written, stamps.page_size)
     return result

@@ -43,8 +43,8 @@ def dense_mla_decode(
     if plan is None:
         plan = plan_dense(cache_seqlens, new, heads)
     plan.check(batch, new * heads)
-    out = torch.empty(batch, new, heads, value_dim, dtype=q.dtype, device=q.device)
-    lse = torch.empty(batch, new, heads, dtype=torch.float32, device=q.device)
+    out = q.new_empty(batch, new, heads, value_dim)
+    lse = q.new_empty(batch, new, heads, dtype=torch.float32)
     operands = q, cache[:, :, 0], block_table, cache_seqlens, out.flatten(1, 2), lse.flatten(1, 2), softmax_scale
     planned = plan.parts, plan.split_offset, *partial_results(plan, value_dim)
     load("dense_decode").dense_decode(*operands, causal, *planned)
@@ -64,7 +64,7 @@ def paged_mla_decode_h16(
     batch, heads, value_dim = q_nope.shape
     plan = plan_lists(kv_indptr, heads)
     out = torch.empty_like(q_nope, memory_format=torch.contiguous_format)
-    lse = torch.empty(batch, heads, dtype=torch.float32, device=q_nope.device)
+    lse = q_nope.new_empty(batch, heads, dtype=torch.float32)
     operands = q_nope, q_pe, ckv_cache[:, 0], kpe_cache[:, 0], kv_indptr, kv_indices, out, lse, sm_scale
     load("dense_decode").list_decode(*operands, plan.parts, plan.split_offset, *partial_results(plan, value_dim))
     return out, lse

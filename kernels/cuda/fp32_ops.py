@@ -29,7 +29,7 @@ def fp32_linear(x: torch.Tensor, weight: torch.Tensor, scale: float, one_order: 
                 f"x is {list(x.shape)} of {x.dtype}; expected aligned rows of bf16, up to {MAX_WIDTH} dims, in deterministic mode"
             )
         return reference.fp32_linear(x, weight, scale)
-    out = torch.empty(tokens, weight.shape[0], dtype=torch.float32, device=x.device)
+    out = x.new_empty(tokens, weight.shape[0], dtype=torch.float32)
     if out.numel():
         load("fp32_ops").fp32_linear(x, weight, out, scale, weights_are_static(weight), one_order)
     return out
@@ -38,7 +38,7 @@ def fp32_linear(x: torch.Tensor, weight: torch.Tensor, scale: float, one_order: 
 def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
     if not 0 < x.shape[1] <= MAX_NORM_WIDTH:
         return reference.layer_norm(x, weight, bias, eps)
-    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    out = x.new_empty(x.shape)
     if out.numel():
         load("fp32_ops").layer_norm(x, weight, bias, out, eps)
     return out

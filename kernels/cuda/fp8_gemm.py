@@ -127,7 +127,7 @@ def fp8_gemm(
 ) -> torch.Tensor:
     (rows, width), columns = a.values.shape, weight.shape[0]
     tile = choose(rows, columns, width, multiprocessors(weight.device))
-    out = torch.empty(rows, columns, dtype=out_dtype, device=weight.device)
+    out = weight.new_empty(rows, columns, dtype=out_dtype)
     multiply_into(out, *a, weight[None], weight_scale[None], None, tile, beside_previous=beside_previous)
     return out
 
@@ -141,7 +141,7 @@ def fp8_gemms(
         return [fp8_gemm(a, *weight, out_dtype, False) for weight in weights]
     static_weights = weights_are_static(*(weight.values for weight in weights))
     values = aligned_rows(a.values)
-    outs = [torch.empty(rows, len(weight.values), dtype=out_dtype, device=values.device) for weight in weights]
+    outs = [values.new_empty(rows, len(weight.values), dtype=out_dtype) for weight in weights]
     operands: list[torch.Tensor] = []
     for weight, out in zip(weights, outs, strict=True):
         operands += (aligned_rows(weight.values)[None], weight.scales[None], out)

@@ -24,7 +24,7 @@ def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: to
     # For other dims the kernel writes the RoPE dims only, eight at a time.
     if not fits and (nope != ROWS or cos.shape[1] % 4 or not is_aligned(q, wk)):
         return reference.absorb_queries(q, cos, sin, wk)
-    out = torch.empty(tokens, heads, latent + 2 * cos.shape[1], dtype=q.dtype, device=q.device)
+    out = q.new_empty(tokens, heads, latent + 2 * cos.shape[1])
     if not out.numel():
         return out
     operands = q, cos.contiguous(), sin.contiguous(), wk, out
@@ -53,11 +53,11 @@ def fits_queries(q: torch.Tensor, cos: torch.Tensor, wk: torch.Tensor) -> bool:
 def expand_quantize(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool) -> tuple[torch.Tensor, torch.Tensor]:
     (tokens, heads, _), rows = latents.shape, wv.shape[1]
     if not tokens or not fits_values(latents, wv):
-        values = torch.empty(tokens, heads, rows, dtype=latents.dtype, device=latents.device)
+        values = latents.new_empty(tokens, heads, rows)
         torch.bmm(latents.transpose(0, 1), wv.transpose(1, 2), out=values.transpose(0, 1))
         return quantize_blocks(values.flatten(1), ue8m0)
-    codes = torch.empty(tokens, heads * ROWS, dtype=torch.float8_e4m3fn, device=latents.device)
-    scales = torch.empty(tokens, heads, dtype=torch.float32, device=latents.device)
+    codes = latents.new_empty(tokens, heads * ROWS, dtype=torch.float8_e4m3fn)
+    scales = latents.new_empty(tokens, heads, dtype=torch.float32)
     operands = latents, wv, codes, scales
     load("kv_up_projection").expand_quantize(*operands, ue8m0, weights_are_static(wv))
     return codes, scales

@@ -28,8 +28,8 @@ def route(logits: torch.Tensor, bias: torch.Tensor, choice: ExpertChoice) -> tup
     tokens, count = logits.shape
     if count > MAX_EXPERTS or choice.num_groups > MAX_GROUPS or choice.topk > MAX_TOPK:
         return reference.route(logits, bias, choice)
-    experts = torch.empty(tokens, choice.topk, dtype=torch.int64, device=logits.device)
-    weights = torch.empty(tokens, choice.topk, dtype=torch.float32, device=logits.device)
+    experts = logits.new_empty(tokens, choice.topk, dtype=torch.int64)
+    weights = logits.new_empty(tokens, choice.topk, dtype=torch.float32)
     if tokens:
         load("routing").route(logits, bias, experts, weights, *choice[1:])
     return experts, weights
@@ -53,8 +53,8 @@ def route_and_group(
     if not released or count > FEW_EXPERTS or not 0 < tokens <= FEW_TOKENS or logits.stride(1) != 1:
         chosen, weights = route(logits, bias, choice)
         return weights, *group_by_expert(chosen, count, first, step)
-    chosen = torch.empty(tokens, topk, dtype=torch.int64, device=logits.device)
-    weights = torch.empty(tokens, topk, dtype=torch.float32, device=logits.device)
+    chosen = logits.new_empty(tokens, topk, dtype=torch.int64)
+    weights = logits.new_empty(tokens, topk, dtype=torch.float32)
     groups = _groups(chosen, count)
     load("routing").route_and_group(logits, bias, chosen, weights, *groups, *choice[1:], first, step)
     return weights, *groups
@@ -62,9 +62,9 @@ def route_and_group(
 
 def _groups(experts: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Sorted token ids, inverse permutation and offsets, not yet written."""
-    sorted_token_ids = torch.empty(experts.numel(), dtype=torch.int32, device=experts.device)
-    inverse_permutation = torch.empty(experts.shape, dtype=torch.int32, device=experts.device)
-    return sorted_token_ids, inverse_permutation, torch.empty(count + 1, dtype=torch.int32, device=experts.device)
+    sorted_token_ids = experts.new_empty(experts.numel(), dtype=torch.int32)
+    inverse_permutation = experts.new_empty(experts.shape, dtype=torch.int32)
+    return sorted_token_ids, inverse_permutation, experts.new_empty(count + 1, dtype=torch.int32)
 
 
 def gather_rows(a: Quantized, sorted_token_ids: torch.Tensor, offsets: torch.Tensor) -> Quantized:
@@ -83,7 +83,7 @@ def gather_rows(a: Quantized, sorted_token_ids: torch.Tensor, offsets: torch.Ten
 
 def combine_experts(outputs: ExpertOutputs) -> torch.Tensor:
     rows, (_, inverse_permutation, offsets), weights, shared = outputs
-    out = torch.empty(inverse_permutation.shape[0], rows.shape[1], dtype=rows.dtype, device=rows.device)
+    out = rows.new_empty(inverse_permutation.shape[0], rows.shape[1])
     if out.numel():
         load("routing").combine_experts(
             rows, inverse_permutation.contiguous(), offsets, weights.contiguous(), shared, out
@@ -103,9 +103,9 @@ def combine_norm_quantize(
         update = combine_experts(outputs)
         normed = quantize.rms_norm_quantize(residual, norm_weight, eps, ue8m0, update)
         return normed.total, normed.rows, *normed.quantized
-    total, normed_rows = (torch.empty(tokens, width, dtype=rows.dtype, device=rows.device) for _ in range(2))
-    codes = torch.empty(tokens, width, dtype=torch.float8_e4m3fn, device=rows.device)
-    scales = torch.empty(tokens, width // 128, dtype=torch.float32, device=rows.device)
+    total, normed_rows = (rows.new_empty(tokens, width) for _ in range(2))
+    codes = rows.new_empty(tokens, width, dtype=torch.float8_e4m3fn)
+    scales = rows.new_empty(tokens, width // 128, dtype=torch.float32)
     operands = rows, groups.inverse_permutation.contiguous(), groups.offsets, weights.contiguous(), shared, residual
     results = total, normed_rows, codes, scales
     static = weights_are_static(norm_weight)

@@ -19,6 +19,6 @@ def select_topk_slots(given: Selection) -> torch.Tensor:
         raise ValueError(
             f"logits has {logits.shape[1]} columns; expected at most {MAX_COLUMNS} for backend 'cuda'; use backend='reference'"
         )
-    out = torch.empty(logits.shape[0], k, dtype=torch.int32, device=logits.device)
+    out = logits.new_empty(logits.shape[0], k, dtype=torch.int32)
     load("select_topk").select_topk(logits, starts, ends, out, *slots, inputs_are_static())
     return out

@@ -57,8 +57,8 @@ def sparse_mla_decode(given: SparseAttention, plan: SplitPlan | None) -> tuple[t
     if plan is None:
         plan = plan_decode(batch, new, heads, indices.shape[2], q.device, topk_length)
     plan.check(batch * new, heads)
-    out = torch.empty(batch, new, heads, value_dim, dtype=q.dtype, device=q.device)
-    lse = torch.empty(batch, new, heads, dtype=torch.float32, device=q.device)
+    out = q.new_empty(batch, new, heads, value_dim)
+    lse = q.new_empty(batch, new, heads, dtype=torch.float32)
     results = out.flatten(0, 1), None, lse.flatten(0, 1)
     queries, selected = q.flatten(0, 1), indices.flatten(0, 1)
     attend_to_records(queries, cache, selected, topk_length, attn_sink, results, softmax_scale, new, plan)

@@ -33,8 +33,8 @@ def attend(given: SparseAttention, *, divided: bool) -> tuple[torch.Tensor, torc
     tokens, heads, width = q.shape
     check_widths(width, value_dim)
     check_aligned(q=q, kv=kv)
-    out = torch.empty(tokens, heads, value_dim, dtype=q.dtype, device=q.device)
-    max_logits = torch.empty(tokens, heads, dtype=torch.float32, device=q.device)
+    out = q.new_empty(tokens, heads, value_dim)
+    max_logits = q.new_empty(tokens, heads, dtype=torch.float32)
     lse = torch.empty_like(max_logits)
     if kv.dtype == torch.uint8:
         attend_to_records(q, kv, indices[:, 0], topk_length, attn_sink, (out, max_logits, lse), softmax_scale)
@@ -43,8 +43,8 @@ def attend(given: SparseAttention, *, divided: bool) -> tuple[torch.Tensor, torc
         size = blocks_of_a_piece(tokens, heads, topk, parts_at_once(q.device, 1))
         if divided and topk > size * BLOCK:
             pieces = -(-topk // (size * BLOCK))
-            partial_out = torch.empty(tokens, pieces, heads, value_dim, dtype=torch.float32, device=q.device)
-            partial_sums = torch.empty(2, tokens, pieces, heads, dtype=torch.float32, device=q.device)
+            partial_out = q.new_empty(tokens, pieces, heads, value_dim, dtype=torch.float32)
+            partial_sums = q.new_empty(2, tokens, pieces, heads, dtype=torch.float32)
         operands = q, kv[:, 0], indices[:, 0], topk_length, attn_sink, out, max_logits, lse, softmax_scale
         load("sparse_prefill").sparse_prefill_rows(*operands, size, partial_out, partial_sums)
     return out, max_logits, lse

@@ -57,7 +57,7 @@ def linear(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> tor
     """x [T, K] times weight [N, K] transposed -> [T, N]."""
     x, weight = aligned_rows(x).contiguous(), aligned_rows(weight).contiguous()
     rows, n = x.shape[0], weight.shape[0]
-    out = torch.empty(rows, n, dtype=out_dtype, device=x.device)
+    out = x.new_empty(rows, n, dtype=out_dtype)
     if out.numel():
         tokens = 128 if rows > FEW_TOKENS else 16 if rows <= 16 else 64
         product(tokens, dtype_name(out_dtype))(x, weight, out)

@@ -66,7 +66,7 @@ def gather_latents(cache: torch.Tensor, slots: torch.Tensor, latent_dim: int, dt
         return reference.gather_latents(cache, slots, latent_dim, dtype)
     records = cache.view(-1, cache.shape[-1])
     rope = (records.shape[1] - latent_dim // GROUP * 4 - latent_dim) // 2
-    out = torch.empty(*slots.shape, latent_dim + rope, dtype=dtype, device=cache.device)
+    out = cache.new_empty(*slots.shape, latent_dim + rope, dtype=dtype)
     if slots.numel():
         views = (records.view(kind) for kind in (torch.float8_e4m3fn, torch.float32, torch.bfloat16))
         kernel = gather_latents_kernel(dtype_name(dtype), latent_dim, rope, is_aligned(records, multiple=PIECE))
@@ -112,8 +112,8 @@ def gather_index_keys(cache: torch.Tensor, slots: torch.Tensor) -> tuple[torch.T
     pages = cache.view(len(cache), -1)
     if not is_aligned(pages):
         return reference.gather_index_keys(cache, slots)
-    keys = torch.empty(len(slots), width, dtype=torch.float8_e4m3fn, device=cache.device)
-    scales = torch.empty(len(slots), dtype=torch.float32, device=cache.device)
+    keys = cache.new_empty(len(slots), width, dtype=torch.float8_e4m3fn)
+    scales = cache.new_empty(len(slots), dtype=torch.float32)
     codes = pages.view(torch.float8_e4m3fn).view(-1)
     gather_index_keys_kernel(width, page)(codes, pages.view(torch.float32), slots.contiguous(), keys, scales)
     return keys, scales

@@ -84,7 +84,7 @@ def grouped_gemm(routed: GroupedRows) -> None:
     values, _ = routed.gathered()
     values, weight = aligned_rows(values).contiguous(), aligned_rows(routed.weight).contiguous()
     (rows, k), n, experts = values.shape, weight.shape[1], routed.experts
-    plan = torch.empty(rows // TOKENS + experts, 3, dtype=torch.int32, device=values.device)
+    plan = values.new_empty(rows // TOKENS + experts, 3, dtype=torch.int32)
     slots = routed.offsets if routed.slots is None else routed.slots
     plan_tiles(experts, routed.slots is not None)(routed.offsets, slots, plan)
     bf16_tokens_by_weights(n, k, str(routed.out.dtype).removeprefix("torch."))(values, weight, plan, routed.out)

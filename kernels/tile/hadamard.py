@@ -163,7 +163,7 @@ def hadamard_kernel(dtype: str, width: int, aligned: bool) -> Any:
 
 
 def hadamard_transform(x: torch.Tensor, scale: float) -> torch.Tensor:
-    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    out = x.new_empty(x.shape)
     if x.numel():
         width = x.shape[-1]
         rows = x.reshape(-1, width)
@@ -226,16 +226,15 @@ def rotate_quantize(
     x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, interleaved: bool, ue8m0: bool, weights: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     heads, width = x.shape[1:]
-    values = torch.empty(x.shape, dtype=torch.float8_e4m3fn, device=x.device)
-    scales = torch.empty(*x.shape[:2], -(-width // GROUP), dtype=torch.float32, device=x.device)
-    weighted = None if weights is None else torch.empty(x.shape[:2], dtype=torch.float32, device=x.device)
+    values = x.new_empty(x.shape, dtype=torch.float8_e4m3fn)
+    scales = x.new_empty(*x.shape[:2], -(-width // GROUP), dtype=torch.float32)
+    weighted = None if weights is None else x.new_empty(x.shape[:2], dtype=torch.float32)
     if x.numel():
         rows = x.reshape(-1, width)
         aligned = in_pieces(rows, width)
         rope, weighs = 2 * cos.shape[1], weights is not None
         kernel = rotate_quantize_kernel(dtype_name(x.dtype), width, rope, interleaved, aligned, ue8m0, weighs)
         inputs, results = (flat(rows), cos.reshape(-1), sin.reshape(-1)), (values.view(-1), scales.flatten(0, 1))
-        unused = scales.view(-1)
-        both = (unused, unused) if weights is None or weighted is None else (weights.reshape(-1), weighted.view(-1))
+        both = (None, None) if weights is None or weighted is None else (weights.reshape(-1), weighted.view(-1))
         kernel(*inputs, *results, *both, heads, rows.stride(0) // (PIECE if aligned else 1))
     return values, scales, weighted

@@ -138,7 +138,7 @@ def indexer_logits(given: IndexerOperands) -> torch.Tensor:
     padded = _padded_heads(heads)
     if padded != heads:
         q, weights = _pad(q, padded), F.pad(weights, (0, padded - heads))
-    out = torch.empty(rows, k.shape[0], dtype=torch.float32, device=q.device)
+    out = q.new_empty(rows, k.shape[0], dtype=torch.float32)
     scales = weights.new_empty(k.shape[0]) if k_scale is None else k_scale.contiguous()
     operands = q.contiguous().view(-1, WIDTH), k.contiguous(), scales, weights.contiguous(), starts, ends
     ragged(padded, _name(q.dtype))(*operands, out)
@@ -161,7 +161,7 @@ def paged_indexer_logits(given: PagedIndexerOperands) -> torch.Tensor:
     dtype, pages = _name(q.dtype), cache.shape[0]
     flat = cache.contiguous().view(pages, -1)
     words = flat.view(torch.float32) if dtype == FP8 else weights.new_empty(1, WORDS)
-    out = torch.empty(batch, new, max_context, dtype=torch.float32, device=q.device)
+    out = q.new_empty(batch, new, max_context, dtype=torch.float32)
     if out.numel():
         queries, lines = q.contiguous().view(batch, new * padded, WIDTH), flat.view(q.dtype).view(pages, -1, WIDTH)
         kernel = paged(padded, new, dtype)

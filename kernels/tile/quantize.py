@@ -40,7 +40,7 @@ def silu_times(gate: Any, at: Any, up: Any, dtype: str) -> None:
 def quantize_groups_kernel(dtype: str, aligned: bool, ue8m0: bool, gated: bool, counted: bool) -> Any:
     """Quantise x [rows, width], or silu(x[:, :width]) * x[:, width:] if `gated`, to codes [rows, width] and scales.
 
-    `pitch` and `width` are in pieces if `aligned`. Rows from count[0] on are left out if `counted`.
+    `pitch` and `width` are in pieces if `aligned`. Rows from count[0] on are left out if `counted`; else it is None.
     """
     elements, results = T.dynamic("elements", "int64"), T.dynamic("results", "int64")
     rows, groups, counts = T.dynamic("rows"), T.dynamic("groups"), T.dynamic("counts")
@@ -90,15 +90,14 @@ def _quantize_groups(
     x: torch.Tensor, width: int, ue8m0: bool, count: torch.Tensor | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
     rows = x.shape[0]
-    values = torch.empty(rows, width, dtype=torch.float8_e4m3fn, device=x.device)
-    scales = torch.empty(rows, -(-width // GROUP), dtype=torch.float32, device=x.device)
+    values = x.new_empty(rows, width, dtype=torch.float8_e4m3fn)
+    scales = x.new_empty(rows, -(-width // GROUP), dtype=torch.float32)
     if values.numel():
         aligned = in_pieces(x, width)
         unit = PIECE if aligned else 1
         gated, counted = x.shape[1] != width, count is not None
         kernel = quantize_groups_kernel(dtype_name(x.dtype), aligned, ue8m0, gated, counted)
-        end = scales.view(torch.int32).view(-1) if count is None else count  # any tensor, which is not read
-        kernel(flat(x), values.view(-1), scales, end, x.stride(0) // unit, width // unit)
+        kernel(flat(x), values.view(-1), scales, count, x.stride(0) // unit, width // unit)
     return values, scales
 
 
@@ -199,10 +198,10 @@ def rms_norm_quantize(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     rows, width = x.shape
     groups = -(-width // GROUP)
-    total = x if residual is None else torch.empty(rows, width, dtype=x.dtype, device=x.device)
-    normed = torch.empty(rows, width, dtype=x.dtype, device=x.device)
-    values = torch.empty(rows, width, dtype=torch.float8_e4m3fn, device=x.device)
-    scales = torch.empty(rows, groups, dtype=torch.float32, device=x.device)
+    total = x if residual is None else x.new_empty(rows, width)
+    normed = x.new_empty(rows, width)
+    values = x.new_empty(rows, width, dtype=torch.float8_e4m3fn)
+    scales = x.new_empty(rows, groups, dtype=torch.float32)
     if not x.numel():
         return total, normed, values, scales
     other = x if residual is None else residual

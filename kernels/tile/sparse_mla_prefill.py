@@ -36,7 +36,7 @@ def prepare(
     """Return ((out, max_logits, lse) to be written, lengths, sink). Missing lengths and sink become tensors that are not read."""
     tokens, heads, _ = q.shape
     out = q.new_empty(tokens, heads, LATENT)
-    max_logits = torch.empty(tokens, heads, dtype=torch.float32, device=q.device)
-    lengths = torch.empty(tokens, dtype=torch.int32, device=q.device) if topk_length is None else topk_length
+    max_logits = q.new_empty(tokens, heads, dtype=torch.float32)
+    lengths = q.new_empty(tokens, dtype=torch.int32) if topk_length is None else topk_length
     sink = max_logits[0] if attn_sink is None else attn_sink
     return (out, max_logits, torch.empty_like(max_logits)), lengths, sink
