@@ -27,7 +27,7 @@ def fp8_gemm(
     """
     _check(a, Quantized(weight, weight_scale))
     check_dtype("out_dtype", out_dtype, FLOATS)
-    if len(a.values) == 0:
+    if a.values.shape[0] == 0:
         return a.values.new_empty(0, weight.shape[0], dtype=out_dtype)
     return choose("fp8_gemm", a.values, backend)(a, weight, weight_scale, out_dtype, beside_previous)
 
@@ -42,7 +42,7 @@ def fp8_gemms(
     """Multiply a [M, K] by each of several weights (values [N, K] and block scales), like fp8_gemm -> [M, N] each."""
     _check(a, *weights)
     check_dtype("out_dtype", out_dtype, FLOATS)
-    if len(a.values) == 0:
+    if a.values.shape[0] == 0:
         return [a.values.new_empty(0, weight.values.shape[0], dtype=out_dtype) for weight in weights]
     return list(choose("fp8_gemms", a.values, backend)(a, weights, out_dtype))
 

@@ -102,7 +102,7 @@ class Ranks:
 def _words(x: torch.Tensor) -> torch.Tensor:
     """Return the bytes of x's rows, padded to 16, as int64: a copy of single bytes takes four times as long."""
     # A single row counts as contiguous whatever its stride, so it is copied.
-    x = x.clone(memory_format=torch.contiguous_format) if len(x) == 1 else x.contiguous()
+    x = x.clone(memory_format=torch.contiguous_format) if x.shape[0] == 1 else x.contiguous()
     missing = -x.shape[1] * x.element_size() % ROW_BYTES
     return (F.pad(x.view(torch.uint8), (0, missing)) if missing else x).view(torch.int64)
 
