@@ -257,7 +257,7 @@ class MixtureOfExperts(nn.Module):
                 chosen, weights = self.gate.choose(x)
                 operand, (chosen, weights) = rows.gather_inputs(operand, chosen, weights)
                 share, backend = (experts.count, experts.first, experts.step), self.gate.compute.backend
-                groups = group_by_expert(chosen.contiguous(), *share, backend=backend)
+                groups = group_by_expert(chosen, *share, backend=backend)
             else:
                 weights, groups = self.gate(x, experts.count, experts.first, experts.step)
             stages(

@@ -114,7 +114,7 @@ def multiply_into(
     library = load("fp8_gemm")
     if isinstance(tile, Tile):
         claims = tile == EXPERT_TILE and offsets is not None
-        claimed = torch.zeros(1, dtype=torch.int32, device=out.device) if claims else None
+        claimed = out.new_empty(1, dtype=torch.int32) if claims else None
         library.large_m(*tile, rows, a_scale, weights, b_scale, offsets, slots, out, claimed)
     else:
         beside_previous = beside_previous and rows is a  # a copy is made right before the product

@@ -38,7 +38,7 @@ def route(logits: torch.Tensor, bias: torch.Tensor, choice: ExpertChoice) -> tup
 def group_by_expert(
     experts: torch.Tensor, count: int, first: int, step: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    if count > MAX_EXPERTS or not experts.numel() or not experts.is_contiguous():
+    if count > MAX_EXPERTS or not experts.numel():
         return reference.group_by_expert(experts, count, first, step)
     groups = _groups(experts, count)
     load("routing").group_by_expert(experts, *groups, first, step)
@@ -85,9 +85,7 @@ def combine_experts(outputs: ExpertOutputs) -> torch.Tensor:
     rows, (_, inverse_permutation, offsets), weights, shared = outputs
     out = rows.new_empty(inverse_permutation.shape[0], rows.shape[1])
     if out.numel():
-        load("routing").combine_experts(
-            rows, inverse_permutation.contiguous(), offsets, weights.contiguous(), shared, out
-        )
+        load("routing").combine_experts(rows, inverse_permutation.contiguous(), offsets, weights, shared, out)
     return out
 
 
@@ -106,7 +104,7 @@ def combine_norm_quantize(
     total, normed_rows = (rows.new_empty(tokens, width) for _ in range(2))
     codes = rows.new_empty(tokens, width, dtype=torch.float8_e4m3fn)
     scales = rows.new_empty(tokens, width // 128, dtype=torch.float32)
-    operands = rows, groups.inverse_permutation.contiguous(), groups.offsets, weights.contiguous(), shared, residual
+    operands = rows, groups.inverse_permutation.contiguous(), groups.offsets, weights, shared, residual
     results = total, normed_rows, codes, scales
     static = weights_are_static(norm_weight)
     load("routing").combine_norm_quantize(*operands, norm_weight, *results, eps, ue8m0, static)

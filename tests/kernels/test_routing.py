@@ -124,7 +124,9 @@ def test_route_and_group(backend: Backend, tokens: int, share: tuple[int, int, i
 def test_group_by_expert(
     backend: Backend, tokens: int, topk: int, total: int, first: int, count: int, step: int
 ) -> None:
-    experts = torch.randint(total, (tokens, topk), generator=torch.Generator().manual_seed(tokens))
+    """The experts are columns of a wider tensor, as after a gather over ranks."""
+    wider = torch.randint(total, (tokens, topk + 3), generator=torch.Generator().manual_seed(tokens))
+    experts = wider[:, 1 : topk + 1]
     check_groups(
         backend.run(group_by_expert, experts, count, first, step), experts, range(first, first + count * step, step)
     )
@@ -166,13 +168,16 @@ COMBINED = {  # tokens, top-k, width: released; widths that fill no vector; one;
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 @pytest.mark.parametrize(("tokens", "topk", "width"), COMBINED.values(), ids=COMBINED.keys())
 def test_combine(backend: Backend, tokens: int, topk: int, width: int, dtype: torch.dtype, shared: bool) -> None:
-    """A third of the pairs belong to other ranks. Their rows hold NaN, which must not appear in the result."""
+    """A third of the pairs belong to other ranks. Their rows hold NaN, which must not appear in the result.
+
+    The weights are columns of a wider tensor, as after a gather over ranks.
+    """
     generator = torch.Generator().manual_seed(width)
     groups = group_by_expert(torch.randint(12, (tokens, topk), generator=generator), 8, 0)
     rows = torch.randn(tokens * topk, width, generator=generator).to(dtype)
     here = int(groups.offsets[-1])
     rows[here:] = math.nan
-    weights = torch.rand(tokens, topk, generator=generator)
+    weights = torch.rand(tokens, topk + 3, generator=generator)[:, 1 : topk + 1]
     outputs = torch.randn(tokens, width, generator=generator).to(dtype) if shared else None
     result = backend.run(combine_experts, rows, groups, weights, outputs)
     assert result.dtype == dtype and result.shape == (tokens, width)
@@ -244,7 +249,7 @@ def test_combine_norm_quantize(
     groups = group_by_expert(experts, 5 if elsewhere else 16, 2 if elsewhere else 0)
     rows = torch.randn(tokens * topk, columns, generator=generator).bfloat16()
     rows[int(groups.offsets[-1]) :] = math.nan  # those rows are not computed
-    weights = torch.rand(tokens, topk, generator=generator)
+    weights = torch.rand(tokens, topk + 3, generator=generator)[:, 1 : topk + 1]
     shared = torch.randn(tokens, columns, generator=generator).bfloat16() if with_shared else None
     residual = torch.randn(tokens, columns, generator=generator).bfloat16() * 4
     gain = torch.rand(columns, generator=generator) + 0.5

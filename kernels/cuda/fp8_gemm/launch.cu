@@ -146,12 +146,13 @@ void run_large_m(const TensorView& a, const TensorView& b, const Product& p, cud
 // are not computed, or none where S is E; out [M, N] bf16 or fp32, contiguous.
 
 // The kernel for many rows, with tiles of `rows` x `columns`; `paired`: two CTAs share an operand. fp32 results always have tiles of 128 x 128.
-// claimed: int32 [1], 0, with which pairs that share tokens claim tiles as they come; none: each pair has its own.
+// claimed: int32 [1], holding anything, with which pairs that share tokens claim tiles as they come; none: each pair has its own.
 void large_m(int64_t rows, int64_t columns, bool paired, TensorView a, TensorView a_scale, TensorView b, TensorView b_scale,
              Optional<TensorView> offsets, Optional<TensorView> slots, TensorView out, Optional<TensorView> claimed) {
   DeviceGuard guard(a);
   Product p = product_of(a, a_scale, b, b_scale, offsets, slots, Optional<TensorView>(), out);
   p.claimed = data<int32_t>(claimed);
+  if (p.claimed != nullptr) common::check(cudaMemsetAsync(p.claimed, 0, sizeof(int32_t), stream_of(a)), "claimed tiles");
   const auto run = [&](auto config, auto element) { run_large_m<decltype(config), decltype(element)>(a, b, p, stream_of(a)); };
   constexpr Shares kNothing = Shares::kNothing, kTokens = Shares::kTokens, kWeights = Shares::kWeights;
   const __nv_bfloat16 bf16 = {};

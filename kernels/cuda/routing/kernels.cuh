@@ -118,10 +118,11 @@ __global__ void __launch_bounds__(kRouteWarps * 32) route_kernel(Routing p) {
 }
 
 struct Grouping {
-  const int64_t* experts;  // [pairs]
+  const int64_t* experts;  // [tokens, topk]
   int32_t* sorted_token_ids;     // [pairs]
   int32_t* inverse_permutation;  // [pairs]: the sorted row of each pair
   int32_t* offsets;              // [count + 1]
+  int64_t stride;                // between rows of experts
   int64_t first;                 // the first expert of this rank
   uint32_t step;                 // of every `step` experts, one is on this rank
   int pairs, topk, count;        // count: experts of this rank
@@ -217,7 +218,8 @@ __global__ void __launch_bounds__(1024) group_kernel(Grouping p) {
   for (int i = threadIdx.x; i < p.warps * (p.count + 1); i += blockDim.x) counts[i] = 0;
   __syncthreads();
   common::pdl_wait();
-  group_pairs<kCluster>(p, counts, counts + p.warps * (p.count + 1), sums, [&](int pair) { return p.experts[pair]; });
+  const auto expert_of = [&](int pair) { return p.experts[pair / p.topk * p.stride + pair % p.topk]; };
+  group_pairs<kCluster>(p, counts, counts + p.warps * (p.count + 1), sums, expert_of);
 }
 
 struct Gathering {
@@ -262,7 +264,7 @@ struct Combination {
   const int32_t* end;                  // rows from *end on do not count
   const float* weights;                // [tokens, topk]
   void* out;                           // [tokens, width]
-  int64_t stride, shared_stride;
+  int64_t stride, shared_stride, weight_stride;
   int topk, width;
 };
 
@@ -292,7 +294,7 @@ __device__ __forceinline__ void combined(const Combination& p, int64_t token, in
   for (int first = 0; first < p.topk; first += 32) {
     const bool exists = first + lane < p.topk;
     const int place = exists ? p.inverse_permutation[token * p.topk + first + lane] : end;
-    const float weight = exists ? p.weights[token * p.topk + first + lane] : 0.0f;
+    const float weight = exists ? p.weights[token * p.weight_stride + first + lane] : 0.0f;
     for (uint32_t left = __ballot_sync(~0u, place < end); left != 0;) {  // the same in all lanes
       const int count = __popc(left);
       float weights[kAtOnce];

@@ -31,6 +31,7 @@ Grouping grouping_of(TensorView experts, TensorView sorted_token_ids, TensorView
   p.offsets = data<int32_t>(offsets);
   p.pairs = static_cast<int>(sorted_token_ids.size(0));
   p.topk = static_cast<int>(experts.size(1));
+  p.stride = experts.stride(0);
   p.count = static_cast<int>(offsets.size(0)) - 1;
   p.first = first;
   p.step = static_cast<uint32_t>(step);
@@ -111,6 +112,7 @@ Combination combination_of(TensorView rows, TensorView inverse_permutation, Tens
   p.inverse_permutation = data<int32_t>(inverse_permutation);
   p.end = data<int32_t>(offsets) + offsets.size(0) - 1;
   p.weights = data<float>(weights);
+  p.weight_stride = weights.stride(0);
   p.topk = static_cast<int>(inverse_permutation.size(1));
   p.width = static_cast<int>(rows.size(1));
   return p;
