@@ -76,6 +76,7 @@ class _Slots:
         self._stacked = weight, scale = shape.stacked(count, shape.stored, device)
         self._slots = [Slot(weight[slot], None if scale is None else scale[slot]) for slot in range(count)]
         self._converted = None if shape.stored == shape.used else shape.stacked(1, shape.used, device)
+        self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None
         # The slots of experts that have been read or are being read, in the order in which they make room.
         self.held: OrderedDict[Key, int] = OrderedDict()
         self.pinned: set[Key] = set()  # experts that the present step uses later, or the next layer
@@ -166,7 +167,15 @@ class _Slots:
         places = table.numpy()  # a list of 256 numbers takes 40 us
         for expert, slot in slots.items():
             places[expert] = slot
-        return table.to(self._device, non_blocking=True)
+        if self._copies is None:
+            return table.to(self._device)
+        # In the stream of the products the copy would wait for them, and what the reader copies would wait for it.
+        with torch.cuda.stream(self._copies):
+            table = table.to(self._device, non_blocking=True)
+        here = torch.cuda.current_stream(self._device)
+        here.wait_stream(self._copies)
+        table.record_stream(here)
+        return table
 
 
 class ExpertSlots:
@@ -235,6 +244,8 @@ class ExpertSlots:
         if self._measuring:
             anywhere = torch.zeros(len(offsets) - 1, dtype=torch.int32, device=self.device)
             return lambda part: (self._parts[part].any_weights(anywhere),)
+        if offsets.is_cuda:  # a copy to the host that waits for the device stops the reader's copies meanwhile
+            torch.cuda.current_stream(offsets.device).synchronize()
         bounds = offsets.tolist()
         keys = [(layer, expert) for expert in range(len(bounds) - 1) if bounds[expert] < bounds[expert + 1]]
         self._lasting = tokens <= LASTING_TOKENS

@@ -39,7 +39,7 @@ LARGE_TILES = {
     Tile(128, 256, False): (0.805, 1.32),
 }
 PAIRED_TILE = Tile(128, 256, True)  # faster than single CTAs where many tiles of a long K follow each other
-WIDE_TILE = Tile(64, 288, True)  # for 17 to 64 rows of a weight that is wide enough to occupy the GPU with such tiles
+WIDE_TILE = Tile(64, 288, True)  # for up to 64 rows of a weight that is wide enough to occupy the GPU with such tiles
 EXPERT_TILE = Tile(192, 128, True)  # for experts of up to about 160 rows, which it computes at once
 
 
@@ -78,7 +78,7 @@ def choose(rows: int, columns: int, width: int, processors: int) -> Tile | int:
     The swap-AB kernel, which also splits K, serves products whose tiles would leave half of the multiprocessors idle, 64 rows that
     would leave a third idle, and fewer rows: `large_m` spends more than their share on a tile's rows outside the matrix.
     """
-    if 16 < rows <= 64 and 8 * -(-columns // WIDE_TILE.columns) > 7 * processors:
+    if rows <= 64 and 8 * -(-columns // WIDE_TILE.columns) > 7 * processors:
         return WIDE_TILE
     if rows < 64:
         return swap_ab_tile(rows)

@@ -16,7 +16,7 @@ pytestmark = [
         COUNT < 2 or not is_hopper(torch.device("cuda", 0)), reason="needs several Hopper GPUs on one machine"
     ),
 ]
-SIZES = [pytest.param(size, marks=pytest.mark.skipif(size > COUNT, reason=f"needs {size} GPUs")) for size in (2, 4)]
+SIZES = [pytest.param(size, marks=pytest.mark.skipif(size > COUNT, reason=f"needs {size} GPUs")) for size in (2, 4, 8)]
 
 # Rows of the released width: 146 of bf16 fill the 2 MB that go through memory shared by the GPUs; NCCL takes what is larger.
 SUMS = """

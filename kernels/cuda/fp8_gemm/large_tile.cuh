@@ -219,6 +219,7 @@ __device__ __forceinline__ void copy_scales(const Product& p, bool vector_scales
     for (int i = 0; i < (found ? p.slices : 1); i += kScaleSlices) {
       typename Config::Chunk& to = s.chunks[chunk];
       const int count = found ? min(kScaleSlices, p.slices - i) : 0;
+      const int rows = found ? tile.end - tile.first : 0;  // those past the end are not read
       barrier_wait(shared_address(&s.chunks_empty[chunk]), phase ^ 1);
       if (thread == 0) {
         to.tile = make_int4(tile.first, tile.column, tile.end, found);
@@ -228,14 +229,15 @@ __device__ __forceinline__ void copy_scales(const Product& p, bool vector_scales
       if (vector_scales) {
         for (int piece = thread; piece < 2 * Config::kRows; piece += kScaleThreads) {
           const int row = piece / 2, part = piece % 2;
-          const float* source = p.a_scale + min(tile.first + row, p.rows - 1) * p.a_scale_stride + i + 4 * part;
-          if (4 * part < count) common::copy16<0>(shared_address(to.tokens[part][row]), source, 16);
+          const float* source = p.a_scale + (tile.first + row) * p.a_scale_stride + i + 4 * part;
+          if (row < rows && 4 * part < count) common::copy16<0>(shared_address(to.tokens[part][row]), source, 16);
         }
       } else {
         for (int piece = thread; piece < kScaleSlices * Config::kRows; piece += kScaleThreads) {
           const int row = piece / kScaleSlices, slice = piece % kScaleSlices;
-          const float* source = p.a_scale + min(tile.first + row, p.rows - 1) * p.a_scale_stride + i + slice;
-          if (slice < count) common::copy4(shared_address(&to.tokens[slice / 4][row][slice % 4]), source);
+          const float* source = p.a_scale + (tile.first + row) * p.a_scale_stride + i + slice;
+          if (row < rows && slice < count)
+            common::copy4(shared_address(&to.tokens[slice / 4][row][slice % 4]), source);
         }
       }
       for (int piece = thread; piece < kScaleSlices * Config::kBlocks; piece += kScaleThreads) {

@@ -253,8 +253,9 @@ __global__ void __launch_bounds__(SwapAB<kTokens>::kThreads, SwapAB<kTokens>::kC
       if (s < splits) sum.x += parts[s].x, sum.y += parts[s].y, sum.z += parts[s].z, sum.w += parts[s].w;
     store_row(out + int64_t(token) * p.n, sum, p.n - column);
   }
-  __syncwarp();    // the barrier needs converged warps, and only some lanes have stored
-  cluster_sync();  // no CTA exits while another reads its sums
+  __syncwarp();  // the barrier needs converged warps, and only some lanes have stored
+  // No CTA exits while another reads its sums. The barrier is relaxed: it need not wait until the results are written.
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
 }  // namespace gemm

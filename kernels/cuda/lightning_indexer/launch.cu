@@ -49,12 +49,11 @@ void run_paged(const Paged& p, const TensorView& q, const TensorView& cache, boo
 
 template <int kHeads>
 void run_paged(const Paged& p, const TensorView& q, const TensorView& cache, bool early) {
-  if (p.s_q == 1 && p.sequences > 32)
-    run_paged<kHeads, 1, true>(p, q, cache, early);
-  else if (p.s_q == 1)
-    run_paged<kHeads, 1>(p, q, cache, early);
-  else if (p.s_q == 2)
-    run_paged<kHeads, 2>(p, q, cache, early);
+  const bool many = p.sequences > 32;
+  if (p.s_q == 1)
+    return (many ? run_paged<kHeads, 1, true> : run_paged<kHeads, 1, false>)(p, q, cache, early);
+  if (p.s_q == 2)
+    (many ? run_paged<kHeads, 2, true> : run_paged<kHeads, 2, false>)(p, q, cache, early);
   else
     run_paged<kHeads, 4>(p, q, cache, early);
 }

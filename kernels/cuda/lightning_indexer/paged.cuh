@@ -18,6 +18,12 @@ struct Paged {
   float* out;  // [sequences * s_q, max_context]
   int64_t out_stride;
   int sequences, s_q, heads, max_context, columns;  // s_q: new tokens of each sequence; columns: of the block table
+
+  // How many items of kTokens new tokens a sequence has: one where fewer than four are computed at once, which saves divisions.
+  template <int kTokens>
+  __device__ __forceinline__ int parts() const {
+    return kTokens < 4 ? 1 : (s_q + kTokens - 1) / kTokens;
+  }
 };
 
 // kHeads: the number of heads, padded to 16, 32 or 64. kTokens: new tokens of a sequence that are computed at once. kMany: for more than 32
@@ -54,63 +60,29 @@ struct PagedShape {
 template <int kTokens, bool kMany>
 struct PagedRuns {
   const Paged& p;
-  static constexpr int kStart = 4;  // pages that count for the start of an item among many, which takes time too
+  static constexpr int kStart = kMany ? 4 : 0;  // pages that count for the start of an item among many, which takes time too
   int parts, skip = 0, left = 0;
   Run run;
 
-  __device__ __forceinline__ int pages(int item) const {
-    const int length = min(__ldg(p.lengths + item / parts), min(p.max_context, p.columns * kKeys));
-    return max(length + kKeys - 1, 0) / kKeys;
-  }
-
   // The work of an item: its pages, and those that count for its start.
   __device__ __forceinline__ int units(int item) const {
-    const int count = pages(item);
-    return count > 0 ? count + kStart : 0;
+    const int length = min(__ldg(p.lengths + item / parts), min(p.max_context, p.columns * kKeys));
+    const int pages = max(length + kKeys - 1, 0) / kKeys;
+    return pages + (pages > 0 ? kStart : 0);
   }
 
-  __device__ __forceinline__ explicit PagedRuns(const Paged& problem) : p(problem), parts((p.s_q + kTokens - 1) / kTokens) {
-    if constexpr (kMany)
-      find_among_many();
-    else
-      find();
-  }
-
-  __device__ __forceinline__ void find() {
-    const int lane = threadIdx.x & 31, items = p.sequences * parts;
-    const int own = lane < items ? pages(lane) : 0;
-    int sum = own;
-    for (int at = lane + 32; at < items; at += 32) sum += pages(at);
-    const int64_t total = __reduce_add_sync(~0u, sum);
-    const int first = static_cast<int>(total * blockIdx.x / gridDim.x);
-    const int last = static_cast<int>(total * (blockIdx.x + 1) / gridDim.x);
-    if (first == last) return;
-    left = last - first;
-    for (int at = 0, before = 0;; at += 32) {  // ends at the item that holds page `first`
-      const int mine = at == 0 ? own : at + lane < items ? pages(at + lane) : 0;
-      const int through = sum_through(mine, lane);
-      const uint32_t found = __ballot_sync(~0u, before + through > first);
-      if (found != 0) {
-        const int owner = __ffs(found) - 1;
-        skip = first - before - __shfl_sync(~0u, through - mine, owner);
-        run.item = at + owner - 1;
-        return;
-      }
-      before += __shfl_sync(~0u, through, 31);
-    }
-  }
-  __device__ __forceinline__ void find_among_many() {
-    // Each lane counts the pages of consecutive items.
+  __device__ __forceinline__ explicit PagedRuns(const Paged& problem) : p(problem), parts(p.template parts<kTokens>()) {
+    // Each lane counts the work of consecutive items.
     const int lane = threadIdx.x & 31, items = p.sequences * parts, each = (items + 31) / 32, from = lane * each;
     int own = 0;
+#pragma unroll 2
     for (int i = 0; i < each; ++i) own += from + i < items ? units(from + i) : 0;
     const int through = sum_through(own, lane);
-    const int64_t total = __shfl_sync(~0u, through, 31);
-    const int first = static_cast<int>(total * blockIdx.x / gridDim.x);
-    const int last = static_cast<int>(total * (blockIdx.x + 1) / gridDim.x);
-    if (first == last) return;
-    left = last - first;
-    const int owner = __ffs(__ballot_sync(~0u, through > first)) - 1;  // its items hold page `first`
+    const unsigned total = __shfl_sync(~0u, through, 31), share = total / gridDim.x, rest = total % gridDim.x;
+    const int first = blockIdx.x * share + min(blockIdx.x, rest);
+    left = share + (blockIdx.x < rest ? 1 : 0);
+    if (left == 0) return;
+    const int owner = __ffs(__ballot_sync(~0u, through > first)) - 1;  // its items hold unit `first`
     skip = first - __shfl_sync(~0u, through - own, owner);
     run.item = owner * each - 1;
     for (int count = units(run.item + 1); skip >= count; count = units(run.item + 1)) {
@@ -119,27 +91,15 @@ struct PagedRuns {
     }
   }
   __device__ __forceinline__ bool next() {
-    if constexpr (kMany) {
-      while (left > 0) {
-        const int through = min(units(++run.item), skip + left);
-        run.begin = max(skip - kStart, 0);
-        run.end = max(through - kStart, 0);
-        left -= through - skip;
-        skip = 0;
-        if (run.begin < run.end) return true;
-      }
-      return false;
-    } else {
-      if (left == 0) return false;
-      int count;
-      do count = pages(++run.item);
-      while (count == 0);
-      run.begin = skip;
-      run.end = min(count, run.begin + left);
-      left -= run.end - run.begin;
+    while (left > 0) {
+      const int through = min(units(++run.item), skip + left);
+      run.begin = max(skip - kStart, 0);
+      run.end = max(through - kStart, 0);
+      left -= through - skip;
       skip = 0;
-      return true;
+      if (run.begin < run.end) return true;
     }
+    return false;
   }
 };
 
@@ -241,7 +201,7 @@ __device__ void paged_math(const Paged& p, typename PagedShape<kHeads, kTokens, 
   using Shape = PagedShape<kHeads, kTokens, kMany>;
   constexpr int kColumns = Shape::kColumns;
   using All = Sums<kHeads, kColumns>;
-  const int group = uniform(threadIdx.x / kWarpgroup), lane = threadIdx.x & 31, parts = (p.s_q + kTokens - 1) / kTokens;
+  const int group = uniform(threadIdx.x / kWarpgroup), lane = threadIdx.x & 31, parts = p.template parts<kTokens>();
   float d[kColumns / 2], weights[kColumns / 4];
   Ring<Shape::kStages> ring;
   ring.advance(group);
@@ -293,15 +253,17 @@ __global__ void __launch_bounds__(PagedShape<kHeads, kTokens, kMany>::kThreads, 
   common::pdl_launch_dependents();
   const int thread = threadIdx.x, producer = uniform(thread / 32) - Shape::kGroups * 4;
   if (producer < 0) {
-    if (thread < Shape::kStages) {
-      barrier_init(shared_address(&s.full[thread]), 1);
-      barrier_init(shared_address(&s.empty[thread]), 4);  // the warps of the warpgroup that uses the stage
+    if (thread == 0) {  // by several threads each barrier would wait for a fence of its own, one after the other
+      for (int i = 0; i < Shape::kStages; ++i) {
+        barrier_init(shared_address(&s.full[i]), 1);
+        barrier_init(shared_address(&s.empty[i]), 4);  // the warps of the warpgroup that uses the stage
+      }
+      for (int i = 0; i < Shape::kBuffers; ++i) {
+        barrier_init(shared_address(&s.queries_full[i]), kMany ? 64 : 32);  // kMany: lanes, and their copies
+        barrier_init(shared_address(&s.queries_empty[i]), 4 * Shape::kGroups);
+      }
+      barrier_init_fence();
     }
-    if (thread < Shape::kBuffers) {
-      barrier_init(shared_address(&s.queries_full[thread]), kMany ? 64 : 32);  // kMany: lanes, and their copies
-      barrier_init(shared_address(&s.queries_empty[thread]), 4 * Shape::kGroups);
-    }
-    if (thread < 32) barrier_init_fence();
     __syncthreads();
     if constexpr (Shape::kMovesRegisters) grow_registers<Shape::kMathRegisters>();
     paged_math<kHeads, kTokens, kMany>(p, s);
