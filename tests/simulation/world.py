@@ -324,9 +324,10 @@ class World:
         # A chunk of one token counts among the decodes, wherever it was chosen.
         entries = list(zip(batch.requests, batch.starts, batch.counts, batch.logit_counts, strict=True))
         chunks = [entry for entry in entries if entry[0] not in answers and entry[2] > 1]
-        costs = [scheduler.pace.seconds(start, count) for _, start, count, _ in chunks]
+        pace, step = scheduler.pace, self.settings.step
+        costs = [pace.seconds(start, count) for _, start, count, _ in chunks]
         waits = any(request in answers for request in batch.requests) or any(logits for *_, logits in chunks[:-1])
-        most = self.settings.step * (1 if waits else 2)
+        most = pace.for_tokens(step) if waits else max(pace.for_tokens(2 * step), pace.trial)
         assert sum(costs) <= most * (1 + 1e-9), "a step was given more than its time"
         return batch
 

@@ -17,7 +17,7 @@ class StepTimes:
     beside_answers: float  # while the step also advances or begins answers, which wait for its end
     alone: float
     least_tokens: int = 1  # prompt tokens that a step takes even if it lasts longer
-    first_tokens: int = 256  # assumed to last for `alone` until something has been measured
+    first_tokens: int = 128  # assumed to last for `alone` until something has been measured
     most_drafts: int = MAX_DRAFT_TOKENS  # that it makes for each request
 
     def __post_init__(self) -> None:
@@ -34,11 +34,15 @@ UNBOUNDED = StepTimes(math.inf, math.inf)
 # needs large chunks: 1,024 tokens are enough work for one read of a large model's weights. Without answers that wait, steps are
 # longer; a question that comes then waits for the end of one. A step with prompt tokens runs without a graph, so that on a GPU each
 # draft after the first takes as long as the host needs to launch the draft layer once more: 3 to 6 ms on an H200's host.
-DEVICE_TIMES = {"cpu": StepTimes(0.35, 0.8, 32), "cuda": StepTimes(0.015, 0.25, 1024, 2048, most_drafts=1)}
+DEVICE_TIMES = {"cpu": StepTimes(0.35, 0.8, 32), "cuda": StepTimes(0.015, 0.25, 1024, 1024, most_drafts=1)}
 
 
 class Pace:
-    """Predicts the time of prompt tokens: one at position p costs rate · (fixed + p), for itself and for the indexer's scores."""
+    """Predicts the time of prompt tokens: one at position p costs rate · (fixed + p), for itself and for the indexer's scores.
+
+    A step costs some time besides, its overhead: launching 61 layers takes the host 0.2 s, whatever the number of tokens. Tokens
+    get the rest of the time that a step should last, and at least half as long as the overhead, or it would be most of the work.
+    """
 
     def __init__(
         self, times: StepTimes = UNBOUNDED, fixed: float = 2**12, clock: Callable[[], float] = time.monotonic
@@ -46,28 +50,39 @@ class Pace:
         self.most_drafts = times.most_drafts  # of a step with prompt tokens
         self._times, self._fixed, self._clock = times, fixed, clock
         self._rate = min(times.alone, 1.0) / self._work(0, times.first_tokens)
+        self._fewest, self._shortest = math.inf, math.inf  # tokens of a step, and seconds, so far
+        self._overhead = 0.0
+        self.trial = 0.0  # seconds that the second step may take, so that it differs enough from the first
         self._since = clock()
         self._allowed = math.inf
 
     def begin(self, answers: bool) -> float:
         """A step is being scheduled, with or without answers in it. Returns the seconds that its prompt tokens may take."""
-        self._allowed = self._times.beside_answers if answers else self._times.alone
+        self._allowed = self.for_tokens(self._times.beside_answers if answers else self._times.alone)
+        if not answers:
+            self._allowed = max(self._allowed, self.trial)
         self._since = self._clock()
         return self._allowed
 
     def begin_answer(self) -> float:
         """A prompt ends in the step that is being scheduled, and its reader waits. Returns what `begin` would."""
-        self._allowed = min(self._allowed, self._times.beside_answers)
+        self._allowed = min(self._allowed, self.for_tokens(self._times.beside_answers))
         return self._allowed
 
     def end(self, prompts: Iterable[tuple[int, int]]) -> None:
         """A step's tokens are on the host; steps end in the order in which they were scheduled. prompts: as in `seconds`."""
         now = self._clock()
         seconds, self._since = now - self._since, now
-        expected = sum(self.seconds(start, count) for start, count in prompts)
-        # A small step mostly shows the fixed cost of a step.
-        if expected and max(seconds, expected) >= self._allowed / 2:
+        prompts = list(prompts)
+        if not prompts:
+            return
+        first = self._fewest == math.inf
+        self._learn_overhead(sum(count for _, count in prompts), seconds)
+        expected, seconds = sum(self.seconds(*each) for each in prompts), seconds - self._overhead
+        # A small step says little about the rate.
+        if max(seconds, expected) >= self._allowed / 2:
             self._rate *= min(max(seconds / expected, 0.5), 2.0)
+        self.trial = 4 * sum(self.seconds(*each) for each in prompts) if first else 0.0
 
     def seconds(self, start: int, count: int) -> float:
         """Predict the seconds for `count` tokens from position `start` on."""
@@ -80,6 +95,17 @@ class Pace:
         base, work = self._fixed + start, seconds / self._rate
         count = int(2 * work / (base + math.sqrt(base * base + 2 * work)))  # work = base · count + count² / 2
         return max(count, self._times.least_tokens)
+
+    def for_tokens(self, seconds: float) -> float:
+        """Return the seconds for the tokens of a step that should last this long."""
+        return max(seconds - self._overhead, self._overhead / 2)
+
+    def _learn_overhead(self, tokens: int, seconds: float) -> None:
+        """Continue the line through this step and the smallest one to a step without tokens."""
+        self._fewest, self._shortest = min(self._fewest, tokens), min(self._shortest, seconds)
+        if tokens > 3 * self._fewest:
+            rest = self._shortest * tokens - seconds * self._fewest
+            self._overhead = max(rest / (tokens - self._fewest), 0.0)
 
     def _work(self, start: int, count: int) -> float:
         return count * (self._fixed + start + count / 2)
