@@ -151,8 +151,8 @@ class KVUpProjection(nn.Module):
 
 
 def projections(x: Operand, *linears: Linear) -> list[torch.Tensor]:
-    """Compute several projections of x [T, inputs] -> [T, outputs] each. A few rows in FP8 need one launch for all."""
-    if not isinstance(x, Quantized) or any(linear.parts > 1 for linear in linears):
+    """Compute several projections of one part, x [T, inputs] -> [T, outputs] each. A few rows in FP8 need one launch for all."""
+    if not isinstance(x, Quantized):
         return [linear(x) for linear in linears]
     compute = linears[0].compute
     weights = [Quantized(linear.weight, linear.weight_scale_inv) for linear in linears]

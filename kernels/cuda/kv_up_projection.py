@@ -12,25 +12,20 @@ from .pdl import weights_are_static
 ROWS, LATENT = 128, 512
 
 FALLS_BACK = {
-    "absorb_queries": f"torch for other than {ROWS} dims; torch.bmm for other than {LATENT} latent dims",
+    "absorb_queries": f"torch for other than {ROWS} of {LATENT} dims",
     "rotate_queries": f"torch for other than {ROWS} dims before the rotated ones",
     "expand_quantize": f"torch for other than {ROWS} of {LATENT} dims",
 }
 
 
 def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor) -> torch.Tensor:
-    (tokens, heads, _), (_, nope, latent) = q.shape, wk.shape
-    fits = fits_queries(q, cos, wk)
-    # For other dims the kernel writes the RoPE dims only, eight at a time.
-    if not fits and (nope != ROWS or cos.shape[1] % 4 or not is_aligned(q, wk)):
+    tokens, heads, _ = q.shape
+    if not fits_queries(q, cos, wk):
         return reference.absorb_queries(q, cos, sin, wk)
-    out = q.new_empty(tokens, heads, latent + 2 * cos.shape[1])
-    if not out.numel():
-        return out
-    operands = q, cos.contiguous(), sin.contiguous(), wk, out
-    load("kv_up_projection").absorb_queries(*operands, fits, weights_are_static(wk))
-    if not fits:
-        torch.bmm(q[..., :nope].transpose(0, 1), wk, out=out[..., :latent].transpose(0, 1))
+    out = q.new_empty(tokens, heads, LATENT + 2 * cos.shape[1])
+    if out.numel():
+        operands = q, cos.contiguous(), sin.contiguous(), wk, out
+        load("kv_up_projection").absorb_queries(*operands, True, weights_are_static(wk))
     return out
 
 

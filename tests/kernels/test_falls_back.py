@@ -38,9 +38,9 @@ def route(experts: int, groups: int, topk: int) -> Any:
     return routing.route(torch.ones(2, experts), torch.ones(experts), ExpertChoice(topk, groups, 1, True, 1.0))
 
 
-def absorb(nope: int) -> Any:
+def absorb(nope: int, latent: int) -> Any:
     q, angles = torch.ones(2, 1, nope + 16).bfloat16(), torch.ones(2, 8)
-    return kv_up_projection.absorb_queries(q, angles, angles, torch.ones(1, nope, 128).bfloat16())
+    return kv_up_projection.absorb_queries(q, angles, angles, torch.ones(1, nope, latent).bfloat16())
 
 
 def rotate(nope: int) -> Any:
@@ -70,7 +70,11 @@ CASES = {  # operation: words of the sentence, calls within the limits, calls be
         [lambda: routing.group_by_expert(torch.zeros(2, 2).long(), 1023, 0, 1)],
         [lambda: routing.group_by_expert(torch.zeros(2, 2).long(), 1024, 0, 1)],
     ),
-    "absorb_queries": ("other than 128 dims", [lambda: absorb(128)], [lambda: absorb(64)]),
+    "absorb_queries": (
+        "other than 128 of 512 dims",
+        [lambda: absorb(128, 512)],
+        [lambda: absorb(64, 512), lambda: absorb(128, 256)],
+    ),
     "rotate_queries": ("other than 128 dims", [lambda: rotate(128)], [lambda: rotate(64)]),
     "expand_quantize": (
         "other than 128 of 512 dims",
