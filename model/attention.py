@@ -105,9 +105,8 @@ class MultiHeadLatentAttention(nn.Module):
         kv, keys, cos, sin, step = metadata.rows.entries(kv, keys, cos, sin, metadata)  # of all ranks
         stamps = step.stamp(cache, self.layer, LATENT), step.stamp(cache, self.layer, INDEX)
         if self.compute.quantized:
-            norms = Norms(
-                query_norm.weight, norm.weight, indexer.k_norm.weight, indexer.k_norm.bias, norm.eps, NORM_EPS
-            )
+            k_norm = indexer.k_norm
+            norms = Norms(query_norm.weight, norm.weight, k_norm.weight, k_norm.bias, norm.eps, NORM_EPS)
             return norm_and_cache(
                 compressed,
                 kv,

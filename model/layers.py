@@ -1,6 +1,7 @@
 """The parts of every block: the precision of computation, linear projections, norms and the gated MLP."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -36,16 +37,16 @@ class Compute:
         False  # routed experts are read from the checkpoint's files when a token needs them (docs/offload.md)
     )
 
-    @property
+    @cached_property
     def dtype(self) -> torch.dtype:
         """dtype of activations and of unquantised weights."""
         return torch.float32 if self.precision == "exact" else torch.bfloat16
 
-    @property
+    @cached_property
     def quantized(self) -> bool:
         return self.precision == "fp8"
 
-    @property
+    @cached_property
     def fp32_backend(self) -> Preference:
         """The backend of `fp32_linear`: in exact precision the reference, which is more precise on a GPU than a kernel."""
         return ("reference",) if self.precision == "exact" and not self.deterministic else self.backend

@@ -24,9 +24,9 @@ def norm_and_cache(new: NewEntries, one_order: bool = False) -> tuple[torch.Tens
     fits = fits and query.dtype == torch.bfloat16 and cos.is_contiguous() and sin.is_contiguous()
     if not fits or not is_aligned(query, kv, keys, *weights, caches.latent.view(-1), caches.keys.view(-1)):
         return _in_parts(new, one_order)
-    queries, device = len(query), query.device
-    codes = torch.empty(queries, QUERY, dtype=torch.float8_e4m3fn, device=device)
-    scales = torch.empty(queries, QUERY // 128, dtype=torch.float32, device=device)
+    queries = query.shape[0]
+    codes = query.new_empty(queries, QUERY, dtype=torch.float8_e4m3fn)
+    scales = cos.new_empty(queries, QUERY // 128)
     static = weights_are_static(*weights)
     fused, projected = None, None
     if projection is not None:
@@ -34,7 +34,7 @@ def norm_and_cache(new: NewEntries, one_order: bool = False) -> tuple[torch.Tens
         few = queries <= FEW_TOKENS and x.dtype == torch.bfloat16 and x.shape[1] <= MAX_WIDTH and x.shape[1] % 8 == 0
         if few and is_aligned(x, weight) and weight.is_contiguous() and len(weight):
             fused = projection
-            projected = torch.empty(queries, len(weight), dtype=torch.float32, device=device)
+            projected = weight.new_empty(queries, len(weight))
             static = static and weights_are_static(weight)
     stamps = *(caches.latent_stamp or (None, None)), *(caches.key_stamp or (None, None))
     operands = query, kv, keys, *weights, cos, sin, caches.latent, caches.keys, caches.slots.contiguous(), *stamps
