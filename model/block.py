@@ -55,12 +55,12 @@ class Block(nn.Module):
             h, x, operand = _norm(self.post_attention_layernorm, h, attended)
         stages(self.layer, attention_residual=h, mlp_norm=x)
         output: Update
-        if not isinstance(self.mlp, MLP):
-            output = self.mlp.pending(x, operand, rows)
+        mlp = self.mlp
+        if not isinstance(mlp, MLP):
+            output = mlp(x, operand, rows)
         else:
             with profiler_range(f"layer {self.layer}/mlp"):
-                partial = self.mlp.partial
-                output = rows.sum(self.mlp(rows.gather_inputs(operand)[0])) if partial else self.mlp(operand)
+                output = rows.sum(mlp(rows.gather_inputs(operand)[0])) if mlp.partial else mlp(operand)
         if is_traced():
             output = summed(output, self.compute)
             stages(self.layer, mlp_output=output, residual=h + output)

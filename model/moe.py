@@ -17,7 +17,7 @@ from ..kernels.types import ExpertGroups, Quantized
 from .config import FP8_BLOCK, ModelConfig, blocks
 from .host_step import on_host
 from .layers import MLP, Compute, Operand, RMSNorm, Update, gated, parameter
-from .metadata import ALL_ROWS, Rows
+from .metadata import Rows
 from .profiling import profiler_range
 from .stages import stages
 
@@ -225,7 +225,7 @@ class MixtureOfExperts(nn.Module):
 
     def __init__(self, config: ModelConfig, compute: Compute, layer: int) -> None:
         super().__init__()
-        self.layer = layer
+        self.layer, self.compute = layer, compute
         self.partial = False  # whether it has a part of the experts, whose sums ranks add up
         self.gate = Router(config, compute)
         self.experts = Experts(config, compute)
@@ -234,36 +234,32 @@ class MixtureOfExperts(nn.Module):
             inner = config.moe_intermediate_size * config.n_shared_experts
             self.shared_experts = MLP(config.hidden_size, inner, compute)
 
-    def forward(self, x: torch.Tensor, operand: Operand, rows: Rows = ALL_ROWS) -> torch.Tensor:
-        """This process's rows of x [T, D], and the same as an operand -> [T, D] in x's dtype, of all ranks' rows."""
+    def forward(self, x: torch.Tensor, operand: Operand, rows: Rows) -> Update:
+        """This process's rows of x [T, D], and as an operand -> those of the sum over ranks, or terms for the next norm."""
         outputs = self._outputs(x, operand, rows)
-        with profiler_range(f"layer {self.layer}/experts"):
-            return outputs.sum(self.gate.compute)
-
-    def pending(self, x: torch.Tensor, operand: Operand, rows: Rows) -> Update:
-        """Return this process's rows of the sum over ranks, or terms that the next norm sums."""
         if self._defers_sum(len(x)):
-            return self._outputs(x, operand, rows)
-        output: torch.Tensor = self(x, operand, rows)
+            return outputs
+        with profiler_range(f"layer {self.layer}/experts"):
+            output = outputs.sum(self.compute)
         return rows.sum(output) if self.partial else output
 
     def _defers_sum(self, tokens: int) -> bool:
-        return self.gate.compute.quantized and not self.partial and tokens <= DEFERRED_TOKENS
+        return self.compute.quantized and not self.partial and tokens <= DEFERRED_TOKENS
 
     def _outputs(self, x: torch.Tensor, operand: Operand, rows: Rows) -> ExpertOutputs:
-        experts = self.experts
+        experts, gate = self.experts, self.gate
         with profiler_range(f"layer {self.layer}/router"):
             if rows.divided:
-                chosen, weights = self.gate.choose(x)
+                chosen, weights = gate.choose(x)
                 operand, (chosen, weights) = rows.gather_inputs(operand, chosen, weights)
-                share, backend = (experts.count, experts.first, experts.step), self.gate.compute.backend
+                share, backend = (experts.count, experts.first, experts.step), self.compute.backend
                 groups = group_by_expert(chosen, *share, backend=backend)
             else:
-                weights, groups = self.gate(x, experts.count, experts.first, experts.step)
+                weights, groups = gate(x, experts.count, experts.first, experts.step)
             stages(
                 self.layer,
-                router_logits=lambda: self.gate.logits(x),
-                router_scores=lambda: self.gate.logits(x).sigmoid() + self.gate.e_score_correction_bias,
+                router_logits=lambda: gate.logits(x),
+                router_scores=lambda: gate.logits(x).sigmoid() + gate.e_score_correction_bias,
                 router_choice=lambda: torch.searchsorted(groups.offsets[1:], groups.inverse_permutation, right=True),
                 router_weights=weights,
             )

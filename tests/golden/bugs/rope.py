@@ -18,7 +18,6 @@ INDEX_ROPE = (
 )
 MSCALE = 0.1 * math.log(4) + 1
 MLA_ROPE = (
-    "model.attention.rotate_interleaved",
     "kernels.reference.cache_write.rotate_interleaved",
     "kernels.reference.kv_up_projection.rotate_interleaved",
 )
