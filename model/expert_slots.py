@@ -76,7 +76,6 @@ class _Slots:
         self._stacked = weight, scale = shape.stacked(count, shape.stored, device)
         self._slots = [Slot(weight[slot], None if scale is None else scale[slot]) for slot in range(count)]
         self._converted = None if shape.stored == shape.used else shape.stacked(1, shape.used, device)
-        self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None
         # The slots of experts that have been read or are being read, in the order in which they make room.
         self.held: OrderedDict[Key, int] = OrderedDict()
         self.pinned: set[Key] = set()  # experts that the present step uses later, or the next layer
@@ -162,19 +161,10 @@ class _Slots:
         return ExpertWeights(*(self._converted or self._stacked), slots)
 
     def table(self, slots: dict[int, int], experts: int) -> torch.Tensor:
-        """Make `ExpertWeights.slots`."""
-        table = torch.full((experts,), -1, dtype=torch.int32)
-        places = table.numpy()  # a list of 256 numbers takes 40 us
+        """Make `ExpertWeights.slots`. No copy to the device, which would wait for those of the reader or hold them up."""
+        table = torch.full((experts,), -1, dtype=torch.int32, device=self._device)
         for expert, slot in slots.items():
-            places[expert] = slot
-        if self._copies is None:
-            return table.to(self._device)
-        # In the stream of the products the copy would wait for them, and what the reader copies would wait for it.
-        with torch.cuda.stream(self._copies):
-            table = table.to(self._device, non_blocking=True)
-        here = torch.cuda.current_stream(self._device)
-        here.wait_stream(self._copies)
-        table.record_stream(here)
+            table[expert].fill_(slot)
         return table
 
 
