@@ -40,7 +40,7 @@ LARGE_TILES = {
 }
 PAIRED_TILE = Tile(128, 256, True)  # faster than single CTAs where many tiles of a long K follow each other
 WIDE_TILE = Tile(64, 288, True)  # for up to 64 rows of a weight that is wide enough to occupy the GPU with such tiles
-EXPERT_TILE = Tile(192, 128, True)  # for experts of up to about 160 rows, which it computes at once
+EXPERT_TILE = Tile(192, 128, True)  # for experts: up to about 160 rows at once, and their pairs claim tiles
 
 
 def swap_ab_tile(rows: int) -> int:
@@ -76,7 +76,8 @@ def choose(rows: int, columns: int, width: int, processors: int) -> Tile | int:
     """Return the tile of `large_m`, or the token tile of `swap_ab`, for a [rows, width] times a weight [columns, width].
 
     The swap-AB kernel, which also splits K, serves products whose tiles would leave half of the multiprocessors idle, 64 rows that
-    would leave a third idle, and fewer rows: `large_m` spends more than their share on a tile's rows outside the matrix.
+    would leave a third idle, and fewer rows: `large_m` spends more than their share on a tile's rows outside the matrix. Up to 64
+    rows of a weight that fills the GPU with WIDE_TILE take that.
     """
     if rows <= 64 and 8 * -(-columns // WIDE_TILE.columns) > 7 * processors:
         return WIDE_TILE

@@ -14,7 +14,7 @@ MAX_GATHER_TILE = 32  # the largest token tile whose rows the kernel gathers its
 # Up to this many tokens, two token tiles, the shared expert's product is in the launch of the routed experts' products.
 MAX_SHARED_LAUNCH_ROWS = 16
 LARGE_TILE = Tile(128, 256, True)
-MAX_EXPERT_AVERAGE = 160  # rows of an expert on average; with more, many experts exceed EXPERT_TILE
+MAX_EXPERT_AVERAGE = 512  # rows of an expert on average; with more, LARGE_TILE is as fast
 
 
 def choose(rows: int, experts: int) -> Tile | int:

@@ -478,7 +478,7 @@ def test_tokens_get_their_share_of_steps_that_take_long_without_them(first: int 
         before = world.now
         world.step()
         longest = max(longest, world.now - before)
-    assert world.now - began < 3.5 and longest < 2 * world.overhead
+    assert world.now - began < 3.0 and longest < 2 * world.overhead
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan")])

@@ -327,7 +327,7 @@ class World:
         pace, step = scheduler.pace, self.settings.step
         costs = [pace.seconds(start, count) for _, start, count, _ in chunks]
         waits = any(request in answers for request in batch.requests) or any(logits for *_, logits in chunks[:-1])
-        most = pace.for_tokens(step) if waits else max(pace.for_tokens(2 * step), pace.trial)
+        most = pace.for_tokens(step if waits else 2 * step)
         assert sum(costs) <= most * (1 + 1e-9), "a step was given more than its time"
         return batch
 

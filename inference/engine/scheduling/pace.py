@@ -17,7 +17,7 @@ class StepTimes:
     beside_answers: float  # while the step also advances or begins answers, which wait for its end
     alone: float
     least_tokens: int = 1  # prompt tokens that a step takes even if it lasts longer
-    first_tokens: int = 128  # assumed to last for `alone` until something has been measured
+    first_tokens: int = 256  # assumed to last for `alone` until something has been measured
     most_drafts: int = MAX_DRAFT_TOKENS  # that it makes for each request
 
     def __post_init__(self) -> None:
@@ -52,15 +52,16 @@ class Pace:
         self._rate = min(times.alone, 1.0) / self._work(0, times.first_tokens)
         self._fewest, self._shortest = math.inf, math.inf  # tokens of a step, and seconds, so far
         self._overhead = 0.0
-        self.trial = 0.0  # seconds that the second step may take, so that it differs enough from the first
+        self._warm = self._learnt = False  # there was a step; steps of different sizes have been measured
         self._since = clock()
         self._allowed = math.inf
 
     def begin(self, answers: bool) -> float:
         """A step is being scheduled, with or without answers in it. Returns the seconds that its prompt tokens may take."""
         self._allowed = self.for_tokens(self._times.beside_answers if answers else self._times.alone)
-        if not answers:
-            self._allowed = max(self._allowed, self.trial)
+        if self._fewest < math.inf and not self._learnt and self._times.least_tokens >= self._times.first_tokens:
+            # Where steps are large, one of four times the fewest tokens tells the overhead.
+            self._allowed = max(self._allowed, self._rate * self._work(0, 4 * self._fewest))
         self._since = self._clock()
         return self._allowed
 
@@ -74,15 +75,17 @@ class Pace:
         now = self._clock()
         seconds, self._since = now - self._since, now
         prompts = list(prompts)
-        if not prompts:
+        tokens = sum(count for _, count in prompts)
+        if not tokens:
             return
-        first = self._fewest == math.inf
-        self._learn_overhead(sum(count for _, count in prompts), seconds)
+        if not self._warm:  # the first step compiles kernels
+            self._warm = True
+            return
+        self._learn_overhead(tokens, seconds)
         expected, seconds = sum(self.seconds(*each) for each in prompts), seconds - self._overhead
         # A small step says little about the rate.
-        if max(seconds, expected) >= self._allowed / 2:
+        if tokens >= self._times.least_tokens and max(seconds, expected) >= self._allowed / 2:
             self._rate *= min(max(seconds / expected, 0.5), 2.0)
-        self.trial = 4 * sum(self.seconds(*each) for each in prompts) if first else 0.0
 
     def seconds(self, start: int, count: int) -> float:
         """Predict the seconds for `count` tokens from position `start` on."""
@@ -101,11 +104,12 @@ class Pace:
         return max(seconds - self._overhead, self._overhead / 2)
 
     def _learn_overhead(self, tokens: int, seconds: float) -> None:
-        """Continue the line through this step and the smallest one to a step without tokens."""
+        """Continue a line to a step without tokens: through this step and one of the fewest tokens that took the shortest time."""
         self._fewest, self._shortest = min(self._fewest, tokens), min(self._shortest, seconds)
         if tokens > 3 * self._fewest:
             rest = self._shortest * tokens - seconds * self._fewest
-            self._overhead = max(rest / (tokens - self._fewest), 0.0)
+            self._overhead, self._learnt = max(rest / (tokens - self._fewest), 0.0), True
+        self._overhead = min(self._overhead, self._shortest)
 
     def _work(self, start: int, count: int) -> float:
         return count * (self._fixed + start + count / 2)

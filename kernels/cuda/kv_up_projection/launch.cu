@@ -44,7 +44,7 @@ dim3 grid_of_many(const TensorView& tensor, int tokens, int heads) {
 }
 
 // q bf16 [T, H, 128 + R], cos, sin fp32 [T, R/2], wk bf16 [H, 128, L] -> out bf16 [T, H, L + R]. Writes all of out, each sum as one chain of
-// MMAs, for an L of 512; or only the R rotated dims unless `all`. R is a multiple of 8; q's heads, wk's rows and heads, and with more than
+// MMAs, for an L of 512; or only the R rotated dims unless `all`: then out may be q, and of wk only L is used. R is a multiple of 8; q's heads, wk's rows and heads, and with more than
 // kTokens tokens the rows of cos and sin, start on 16-byte boundaries.
 void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool all, bool static_weights) {
   DeviceGuard guard(q);
