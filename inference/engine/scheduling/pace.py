@@ -111,7 +111,7 @@ class Pace:
             self._overhead, self._learnt = max(rest / (tokens - self._fewest), 0.0), True
         self._overhead = min(self._overhead, self._shortest)
 
-    def _work(self, start: int, count: int) -> float:
+    def _work(self, start: int, count: float) -> float:
         return count * (self._fixed + start + count / 2)
 
 
