@@ -19,6 +19,7 @@ VOCABULARY = len(TEXT)  # so few that prompts and answers often share prefixes
 
 
 ORDINARY = 1 << 30  # a `start` that no request reaches
+DRAFT, WRONG = 11, 12  # parts of hashes. A text's hash would differ between processes, and so would what a seed finds
 
 
 @lru_cache(maxsize=1 << 18)
@@ -52,7 +53,7 @@ def draft_chain(tokens: tuple[int, ...]) -> tuple[int, int]:
 
 def extend_draft(digest: int, following: int, hidden: int, position: int) -> tuple[int, int]:
     """Do the same in the draft layer, for the token at a position, from the one after it and the model's digest at it."""
-    latent = hash((digest, following, hidden, position, "draft")) & 0x7FFFFFFFFFFFFFFF
+    latent = hash((digest, following, hidden, position, DRAFT)) & 0x7FFFFFFFFFFFFFFF
     return latent, hash((digest, latent))
 
 

@@ -14,7 +14,7 @@ from deepseek_v32.inference.engine.sampling.noise import DraftNoise
 from deepseek_v32.inference.engine.sampling.sampler import sample_tokens
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.engine.step import Choices, Share, Step
-from simulation.model import ORDINARY, VOCABULARY, draft_chain, extend, extend_draft, latents, logits
+from simulation.model import ORDINARY, VOCABULARY, WRONG, draft_chain, extend, extend_draft, latents, logits
 
 
 class Hooks(Protocol):
@@ -252,7 +252,7 @@ class SimulatedRunner:
                 guesses = [row.index(max(row)) for row in scores]
             for row, (step, at, _, own, _) in enumerate(last):
                 if hash((own, number)) % 4 == 0:
-                    guesses[row] = hash((own, number, "wrong")) % VOCABULARY
+                    guesses[row] = hash((own, number, WRONG)) % VOCABULARY
                 elif sure[row] == number:
                     sure[row] += 1
                 digests[row] = extend(digests[row], guesses[row], at + 2 + number)[1]
