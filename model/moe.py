@@ -235,7 +235,7 @@ class MixtureOfExperts(nn.Module):
             self.shared_experts = MLP(config.hidden_size, inner, compute)
 
     def forward(self, x: torch.Tensor, operand: Operand, rows: Rows) -> Update:
-        """This process's rows of x [T, D], and as an operand -> those of the sum over ranks, or terms for the next norm."""
+        """This process's rows of x [T, D], and as an operand -> its rows of the sum over ranks, or terms for the next norm."""
         outputs = self._outputs(x, operand, rows)
         if self._defers_sum(len(x)):
             return outputs

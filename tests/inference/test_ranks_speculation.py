@@ -8,21 +8,12 @@ from typing import Any
 import pytest
 
 from support.forked_ranks import run_ranks
-from tiny_model.checkpoint import TINY, write_checkpoint
+from support.tiny import DIVISIBLE
+from tiny_model.checkpoint import write_checkpoint
 
 pytestmark = pytest.mark.heavy
-CONFIG = replace(
-    TINY,
-    vocab_size=64,  # so small that some drafts of an untrained layer are right
-    num_attention_heads=8,
-    qk_nope_head_dim=128,
-    qk_rope_head_dim=64,
-    v_head_dim=128,
-    moe_intermediate_size=512,
-    num_hidden_layers=2,
-    index_topk=32,
-    num_nextn_predict_layers=1,
-)
+# The vocabulary is so small that some drafts of an untrained layer are right.
+CONFIG = replace(DIVISIBLE, vocab_size=64, num_nextn_predict_layers=1)
 # Prompts in chunks, so few pages that requests are preempted, and a reused prefix.
 WORK = """
 import json, sys

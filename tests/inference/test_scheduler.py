@@ -527,13 +527,8 @@ def test_a_rank_that_all_requests_go_to_has_no_more_tokens_than_its_part() -> No
 def test_a_request_out_of_patience_takes_pages_where_they_are_enough() -> None:
     """On the first rank an older request holds too many: a younger one there would be preempted for nothing."""
     world = World(10, 64, 8, reuse=False, ranks=2)
-    pages = {
-        0: (0, 7),
-        2: None,
-        5: (1, 2),
-        6: (1, 3),
-        7: (0, 1),
-    }  # of each request its rank, and how many; None: it waits
+    # Of each request its rank, and how many; None: it waits.
+    pages = {0: (0, 7), 2: None, 5: (1, 2), 6: (1, 3), 7: (0, 1)}
     for number, place in pages.items():
         world.added = number
         request = world.add([number] * (SIZE * (place[1] if place else 7) - 1), 4)

@@ -60,7 +60,7 @@ class Pace:
         """A step is being scheduled, with or without answers in it. Returns the seconds that its prompt tokens may take."""
         self._allowed = self.for_tokens(self._times.beside_answers if answers else self._times.alone)
         if self._fewest < math.inf and not self._learnt and self._times.least_tokens >= self._times.first_tokens:
-            # Where steps are large, one of four times the fewest tokens tells the overhead.
+            # On a GPU, where the least step is no smaller than the first, one of four times the fewest tokens tells the overhead.
             self._allowed = max(self._allowed, self._rate * self._work(0, 4 * self._fewest))
         self._since = self._clock()
         return self._allowed
