@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from deepseek_v32.inference.chat_app.answering import is_loop
+from deepseek_v32.inference.chat_app.answering import Run, is_loop
 
 
 def test_asking_again_keeps_what_followed(open_tab: Any, scripted: Any) -> None:
@@ -106,6 +106,24 @@ def test_two_tabs_with_one_chat_lose_no_turn(open_tab: Any, scripted: Any) -> No
     )
     seen.add(first.question().split()[0])
     assert seen == {"left", "right"}
+
+
+def test_a_question_leaves_its_box_if_only_the_end_of_its_answer_comes(open_tab: Any, monkeypatch: Any) -> None:
+    """Views that come too fast are left out, even all but the last one."""
+    follow = Run.follow
+    monkeypatch.setattr(Run, "follow", lambda run: iter(list(follow(run))[-1:]))
+    tab = open_tab()
+    page = tab.page
+    tab.ask("first")
+    assert page.locator("#dsa-text textarea").input_value() == ""
+    page.locator(".message.user").hover()
+    page.locator(".user [data-action=edit]").click()
+    page.fill("textarea.edit", "other")
+    page.press("textarea.edit", "Enter")
+    page.wait_for_function("document.querySelector('.answer .body')?.innerText === 'You said: other'")
+    page.locator(".step", has_text="‹").click()
+    page.wait_for_function("document.querySelector('.answer .body')?.innerText === 'You said: first'")
+    assert page.locator("textarea.edit").count() == 0
 
 
 def test_a_reload_keeps_settings_draft_and_inspector(open_tab: Any, scripted: Any) -> None:

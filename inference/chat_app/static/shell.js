@@ -53,7 +53,7 @@ watch("value", () => {
   const isAwaited = entry.run === run; // gradio sends the last view twice, the second time perhaps after another question
   const isCurrent = ticket || id === store.current;
   const isShown = ticket || (isAwaited && (isCurrent || id === shown.conversation.id)); // though another one is on its way
-  if (running && isAwaited && !entry.seen) {
+  if (isAwaited && !entry.seen) {
     entry.seen = true;
     if (asked.has(id)) take(entry);
     else if (ticket) trigger("resume", { conversation });
