@@ -54,9 +54,9 @@ _MARKS = tuple(space + mark for space in ("\n\n", "\n", "") for mark in (_OPEN, 
 # A value's own line break may stand before the end of its parameter; before another mark it belongs to the format.
 _VALUE_MARKS = tuple(space + mark for space in ("\n", "") for mark in (_OPEN, _CLOSE))
 _BLOCKS = ("function_calls", "tool_calls")  # the second is V4's name, which models mix up
-# The rest of a mark. Quoted values may hold any character.
-_MARK_REST = re.compile(r'(?P<word>\w*)(?P<attributes>(?:"[^"]*"|[^"<>])*)>')
-_NO_MARK = re.compile(r'\w*(?:"[^"]*"|[^"<>])*<')
+# The rest of a mark. Quoted values may hold any character. Without backtracking, which would take quadratic time for a long word.
+_MARK_REST = re.compile(r'(?P<word>\w*+)(?P<attributes>(?:"[^"]*"|[^"<>])*+)>')
+_NO_MARK = re.compile(r'\w*+(?:"[^"]*"|[^"<>])*+<')
 _MOST_SPACE = 64  # characters before a repeated <think>
 _LONGEST_MARK = 1024  # characters; longer text is not a mark
 _ATTRIBUTE = re.compile(r"""(\w+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'/>]+))""")
