@@ -62,7 +62,6 @@ AVX2 = {MKL: "AVX2", ONEDNN: "AVX2", LOOPS: "avx2"}
 WITHOUT_AMX = {MKL: "AVX512", ONEDNN: "AVX512_CORE"}
 SETTINGS = [
     setting("AVX2", "AVX2", **AVX2),
-    setting("AVX-512 without AMX", "AVX512", **WITHOUT_AMX),
     setting("SSE, all", "DEFAULT", WITHOUT_AVX2, **SSE),
     setting("AVX2, all", "AVX2", ALL, **AVX2),
     setting("AVX-512 without AMX, all", "AVX512", ALL, **WITHOUT_AMX),

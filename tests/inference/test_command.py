@@ -70,10 +70,9 @@ def test_the_same_seed_gives_the_same_answer(checkpoint):
     assert "exact precision, reference kernels" in first[2]
 
 
-@pytest.mark.parametrize("reader", ["true", "head -c 1"])
-def test_a_reader_that_leaves_is_no_error(checkpoint, reader):
+def test_a_reader_that_leaves_is_no_error(checkpoint):
     generate = [*COMMAND, "generate", "one", "--model", checkpoint, "--max-new-tokens", 64]
-    pipeline = f"({' '.join(map(str, generate))}; echo code $? >&2) | {reader}"
+    pipeline = f"({' '.join(map(str, generate))}; echo code $? >&2) | head -c 1"
     code, _, err = execute("sh", "-c", pipeline)
     assert code == 0 and "code 0" in err and "Broken" not in err and "Exception" not in err
 

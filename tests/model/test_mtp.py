@@ -181,7 +181,7 @@ def decisive(seed: int, directory: Path, own_tables: bool = False) -> tuple[Orac
     raise AssertionError(f"seed {seed}: twenty attempts, and each has a choice closer than {CLOSE_CALL}")
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_logits(seed: int, tmp_path: Path) -> None:
     oracle, path, tokens = decisive(seed, tmp_path, own_tables=seed % 3 == 0)
     model, expected = load_model(path, mtp=True), oracle.first_pass(tokens)

@@ -15,7 +15,7 @@ from simulation.world import Settings, World
 
 ROOT = Path(__file__).parents[2]
 SHARE = 250  # the bugs of historic_bugs.py and draft_bugs.py are all found by the first 251
-FAST, ALL = 6 * SHARE, 40 * SHARE
+FAST, ALL = 3 * SHARE, 40 * SHARE
 
 
 @pytest.mark.heavy

@@ -16,12 +16,11 @@ GREEDY_FOR_PAGES = (((0, 0), 5), ((1, 1), 5), ((0, 0, 2), 4))
 @pytest.mark.parametrize(
     "space",
     [
-        Space(REQUESTS, ahead=False),
+        pytest.param(Space(REQUESTS, ahead=False), marks=pytest.mark.slow),
         Space(REQUESTS),
         Space(REQUESTS[:2], drafts=2),
-        pytest.param(
-            Space(GREEDY_FOR_PAGES, faults=False), marks=pytest.mark.slow
-        ),  # with drafts it is searched faster
+        # With drafts it is searched faster.
+        pytest.param(Space(GREEDY_FOR_PAGES, faults=False), marks=pytest.mark.slow),
         Space(GREEDY_FOR_PAGES, faults=False, drafts=2),
     ],
     ids=["faults", "faults-ahead", "faults-drafts", "pages-run-out", "pages-run-out-drafts"],

@@ -1,4 +1,4 @@
-"""A visitor's first minutes with the demo: what the page promises, walked through at three sizes and in both themes.
+"""A visitor's first minutes with the demo: what the page promises, walked through at three sizes.
 
 Tests of single parts look closer, at one size. A server that is killed, long prompts and refused inputs are in test_limits.py.
 """
@@ -73,8 +73,7 @@ class Visit:
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(("size", "theme"), [("desktop", "dark"), ("tablet", "light"), ("phone", "dark")])
 def test_the_first_minutes(open_tab: Any, demo_page: ChatServer, tmp_path: Path, size: str, theme: str) -> None:
     width, height = SIZES[size]
     touch = width < 1000

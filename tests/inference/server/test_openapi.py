@@ -24,11 +24,8 @@ HANG_SECONDS = 10
 @pytest.mark.parametrize(
     ("paths", "examples", "at_least", "tokens"),
     [
-        pytest.param("/chat/", 2, 500, 500, id="chat"),
-        pytest.param("/v1/completions", 2, 400, 400, id="completions"),
-        pytest.param("/responses", 2, 300, 200, id="responses"),
-        pytest.param("/messages", 2, 300, 200, id="messages"),
-        pytest.param("^/(v1/models|[^v])", 2, 300, 0, id="others"),
+        pytest.param("/chat/|/v1/completions", 2, 900, 900, id="chat-completions"),
+        pytest.param("/responses|/messages|^/(v1/models|[^v])", 2, 900, 400, id="others"),
         pytest.param("", 500, 2000, 1000, marks=pytest.mark.slow, id="long"),
     ],
 )
