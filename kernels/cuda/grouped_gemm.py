@@ -4,8 +4,9 @@ import torch
 
 from ..alignment import aligned_rows
 from ..build import load
+from ..device import multiprocessors
 from ..types import GroupedRows, Quantized
-from .fp8_gemm import EXPERT_TILE, Tile, multiply_into, multiprocessors
+from .fp8_gemm import EXPERT_TILE, Tile, multiply_into
 from .fp8_gemm import choose as choose_dense
 from .pdl import weights_are_static
 from .routing import gather_rows

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from ..build import load
+from ..device import multiprocessors
 from ..types import SplitPlan
 
 BLOCK = 64  # keys
@@ -14,8 +15,7 @@ PART_FIELDS = 8  # int32 words of `struct Part` in attention/problem.cuh
 
 def parts_at_once(device: torch.device, ctas: int, ctas_at_once: int = 1) -> int:
     """Return how many groups of `ctas` CTAs run on the device at once; a multiprocessor runs `ctas_at_once` CTAs."""
-    processors: int = torch.cuda.get_device_properties(device).multi_processor_count
-    return max(processors * ctas_at_once // ctas, 1)
+    return max(multiprocessors(device) * ctas_at_once // ctas, 1)
 
 
 def empty_plan(queries: int, rows: int, device: torch.device, parts: int) -> SplitPlan:
