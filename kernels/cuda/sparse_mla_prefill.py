@@ -5,9 +5,7 @@ import torch
 from ..alignment import check_aligned
 from ..build import load
 from ..types import SparseAttention
-from .split_plan import BLOCK, MOST_PARTIAL_ROWS, attend_to_records, check_widths, parts_at_once
-
-ROWS = 64  # heads of a CTA
+from .split_plan import BLOCK, MOST_PARTIAL_ROWS, ROWS, attend_to_records, check_widths, parts_at_once
 
 
 def blocks_of_a_piece(queries: int, heads: int, topk: int, most: int) -> int:

@@ -9,6 +9,7 @@ from ..device import multiprocessors
 from ..types import SplitPlan
 
 BLOCK = 64  # keys
+ROWS = 64  # of a CTA: kRows of attention/problem.cuh
 MOST_PARTIAL_ROWS = 4096  # that parts of one block may have: more take longer to merge than a second block to compute
 PART_FIELDS = 8  # int32 words of `struct Part` in attention/problem.cuh
 
