@@ -38,14 +38,13 @@ def partial_results(plan: SplitPlan, value_dim: int) -> tuple[torch.Tensor, torc
     )
 
 
-def costs(rows: int, rows_merged: int = 32, start: int = 5) -> tuple[int, int, int]:
-    """Return `struct Costs` of attention/plan.cuh.
+def costs(rows: int, rows_merged: int = 32, start: int = 5) -> tuple[int, int]:
+    """Return two of `struct Costs` of attention/plan.cuh.
 
-    In this order: `start`, the start of a query, in blocks of 64 keys; a partial result, and the start of merging, both in 64ths of
-    a block. A block takes 2 to 4 microseconds. A 64th of that is enough to write and read `rows_merged` rows of a partial result,
-    2 KB each.
+    In this order: `start`, the start of a query, in blocks of 64 keys; a partial result, in 64ths of a block. A block takes 2 to 4
+    microseconds. A 64th of that is enough to write and read `rows_merged` rows of a partial result, 2 KB each.
     """
-    return start, max(rows // rows_merged, 1), 96
+    return start, max(rows // rows_merged, 1)
 
 
 def attend_to_records(
