@@ -12,7 +12,6 @@
 #include <cuda_bf16.h>
 
 #include "../common/cluster.cuh"
-#include "../common/pdl.cuh"
 #include "kernels.cuh"
 
 namespace fp32_ops {
