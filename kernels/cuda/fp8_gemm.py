@@ -131,7 +131,7 @@ def fp8_gemm(
 def fp8_gemms(
     a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype, splits: int = 0
 ) -> list[torch.Tensor]:
-    """splits: of few rows by two or three weights, which are one launch, as in `multiply_into`."""
+    """Two or three weights and few rows share one launch. splits: as in `multiply_into`, for that launch."""
     rows = a.values.shape[0]
     if rows > MAX_SHARED_LAUNCH_ROWS or len(weights) not in (2, 3):
         return [fp8_gemm(a, *weight, out_dtype, False) for weight in weights]

@@ -31,7 +31,7 @@ def choose(rows: int, experts: int) -> Tile | int:
 def gathered(routed: GroupedRows, tile: Tile | int) -> tuple[Quantized, torch.Tensor, torch.Tensor | None]:
     """Return (a, weight_scale, sorted_token_ids) for a kernel of this tile; gather the rows first if it cannot do it."""
     a, offsets, weight_scale, sorted_token_ids = routed.a, routed.offsets, routed.weight_scale, routed.sorted_token_ids
-    assert isinstance(a, Quantized) and weight_scale is not None, "registry.py names FP8 as the only dtype"
+    assert isinstance(a, Quantized) and weight_scale is not None, "implementations.py names FP8 as the only dtype"
     if sorted_token_ids is None or (isinstance(tile, int) and tile <= MAX_GATHER_TILE):
         return a, weight_scale, sorted_token_ids
     return gather_rows(a, sorted_token_ids, offsets), weight_scale, None
