@@ -70,7 +70,7 @@ def dense_mla_decode(
     check_tensor("block_table", block_table, (batch, None), torch.int32, q.device)
     check_tensor("cache_seqlens", cache_seqlens, (batch,), torch.int32, q.device)
     check_pages("cache_seqlens", cache_seqlens, block_table, cache.shape[1], cache.shape[0])
-    if not block_table.shape[1] or not cache.shape[0]:
+    if not q.numel() or not block_table.shape[1] or not cache.shape[0]:
         out = q.new_zeros(*q.shape[:3], value_dim)
         return out, out.new_full((batch, q.shape[2], q.shape[1]), float("-inf"), dtype=torch.float32)
     implementation = choose("dense_mla_decode", q, backend)
@@ -107,7 +107,7 @@ def paged_mla_decode_h16(
         check_values("kv_indptr.diff()", kv_indptr.diff(), len(kv_indices), "bounds ascend")
         used = kv_indices[int(kv_indptr[0]) : int(kv_indptr[-1])]
         check_values("kv_indices", used, len(ckv_cache) - 1, "the cache has {} pages", len(ckv_cache))
-    if not len(kv_indices) or not len(ckv_cache):
+    if not len(q_nope) or not len(kv_indices) or not len(ckv_cache):
         lse = q_nope.new_full(q_nope.shape[:2], float("-inf"), dtype=torch.float32)
         return torch.zeros_like(q_nope, memory_format=torch.contiguous_format), lse
     implementation = choose("paged_mla_decode_h16", q_nope, backend)

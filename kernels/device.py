@@ -28,6 +28,13 @@ def is_hopper(device: torch.device) -> bool:
 
 
 @cache
+def multiprocessors(device: torch.device) -> int:
+    """Return the number of multiprocessors of a GPU."""
+    count: int = torch.cuda.get_device_properties(device).multi_processor_count
+    return count
+
+
+@cache
 def describe(device: torch.device) -> str:
     """Describe the device for error messages and the start-up log."""
     if device.type != "cuda":

@@ -1,4 +1,4 @@
-"""What every layer raises for an argument that cannot be used."""
+"""The error that every layer raises for an argument that cannot be used."""
 
 from typing import Any, Self
 

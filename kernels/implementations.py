@@ -25,19 +25,22 @@ _INDEX = 128  # dims of the released model's index keys
 class Implementation:
     """One implementation of an operation.
 
-    `dtypes` and `width` (the last dimension) say which leading tensors it supports; None: all. `capturable`: it does not wait for
-    the device, so that a CUDA graph can hold it. `invariant`: the bits of a row of the result depend only on that row's inputs, on
-    a CPU for the references and on a Hopper GPU for compiled ones (docs/determinism.md). `device`: of an implementation in
-    kernels/invariant, the type of the devices that it is written for.
+    `dtypes` and `width` (the last dimension) say which leading tensors it supports; None: all. `invariant`: the bits of a row of
+    the result depend only on that row's inputs, on a CPU for the references and on a Hopper GPU for compiled ones
+    (docs/determinism.md). `device`: of an implementation in kernels/invariant, the type of the devices that it is written for.
     """
 
     backend: str
     module: str
     dtypes: frozenset[torch.dtype] | None = None
     width: int | None = None
-    capturable: bool = True
     invariant: bool = False
     device: Literal["cpu", "cuda"] = "cpu"
+
+    @property
+    def capturable(self) -> bool:
+        """Return whether it runs without waiting for the device, so that a CUDA graph can hold it."""
+        return self.backend != "reference" and (self.backend, self.device) != (INVARIANT, "cpu")
 
     def unsupported_reason(self, device: torch.device, dtype: torch.dtype, width: int | None = None) -> str | None:
         """Return why this implementation does not support such a leading tensor, or None if it does."""
@@ -67,10 +70,10 @@ def _with_reference(
     module: str, *compiled: Implementation, invariant: str | bool = False
 ) -> tuple[Implementation, ...]:
     """Append the reference. invariant: True if it is batch-invariant on a CPU, or the module of an implementation that is."""
-    reference = Implementation("reference", module, capturable=False, invariant=invariant is True)
+    reference = Implementation("reference", module, invariant=invariant is True)
     if not isinstance(invariant, str):
         return *compiled, reference
-    return *compiled, Implementation(INVARIANT, invariant, capturable=False, invariant=True), reference
+    return *compiled, Implementation(INVARIANT, invariant, invariant=True), reference
 
 
 # The fastest first: "auto" takes the first that supports the leading tensor.

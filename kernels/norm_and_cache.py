@@ -33,7 +33,6 @@ def norm_and_cache(
     where ranks divide the tokens, this rank's number of them.
     """
     check_tensor("query", query, (None, None), FLOATS)
-    check_tensor("kv", kv, (None, None), query.dtype, query.device)
     queries, tokens, device = len(query), len(kv), query.device
     check_rope(cos, sin, tokens, device)
     latent, rope = norms.latent.shape[0], 2 * cos.shape[1]

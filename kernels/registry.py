@@ -1,4 +1,4 @@
-"""Which implementation of an operation runs: chosen once per (device, dtype, backend), never silently.
+"""Chooses the implementation of an operation, once per (device, dtype, backend, width), and never silently.
 
 `plan_decode` and `plan_dense` ask which implementation will run and make that one's split-KV plan; they choose nothing.
 `converts_context` and `attends_as_decode` (sparse_mla_prefill.py) choose between two operations, not between implementations.

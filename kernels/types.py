@@ -43,7 +43,7 @@ class ExpertChoice(NamedTuple):
 
 
 class ExpertOutputs(NamedTuple):
-    """What `combine_experts` adds (routing.py)."""
+    """The operands of `combine_experts` (routing.py)."""
 
     rows: torch.Tensor  # [T * k, D], sorted by expert
     groups: ExpertGroups

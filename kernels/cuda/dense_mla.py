@@ -5,25 +5,19 @@ import torch
 from ..alignment import check_aligned
 from ..build import load
 from ..types import SplitPlan
-from .split_plan import check_widths, costs, empty_plan, partial_results, parts_at_once
-
-ROWS_PER_CTA = 64  # kRows of attention/problem.cuh
+from .split_plan import ROWS, check_widths, costs, empty_plan, partial_results, parts_at_once
 
 
 def plan_dense(cache_seqlens: torch.Tensor, s_q: int, heads: int) -> SplitPlan:
     """Make the split-KV plan for whole contexts of cache_seqlens int32 [B]."""
-    rows = s_q * heads
-    device = cache_seqlens.device
-    plan = empty_plan(cache_seqlens.shape[0], rows, device, parts_at_once(device, -(-rows // ROWS_PER_CTA)))
-    load("dense_decode").dense_decode_plan(plan.parts, plan.split_offset, cache_seqlens, *costs(rows, start=3))
-    return plan
+    return _plan(cache_seqlens, len(cache_seqlens), s_q * heads, start=3)
 
 
-def plan_lists(kv_indptr: torch.Tensor, heads: int) -> SplitPlan:
-    """Make the split-KV plan for contexts given by their bounds, kv_indptr int32 [B + 1]."""
-    device = kv_indptr.device
-    plan = empty_plan(kv_indptr.shape[0] - 1, heads, device, parts_at_once(device, -(-heads // ROWS_PER_CTA)))
-    load("dense_decode").dense_decode_plan(plan.parts, plan.split_offset, kv_indptr, *costs(heads))
+def _plan(contexts: torch.Tensor, queries: int, rows: int, start: int) -> SplitPlan:
+    """Make the plan for contexts given by their lengths, int32 [queries], or by their bounds, int32 [queries + 1]."""
+    device = contexts.device
+    plan = empty_plan(queries, rows, device, parts_at_once(device, -(-rows // ROWS)))
+    load("dense_decode").dense_decode_plan(plan.parts, plan.split_offset, contexts, *costs(rows, start=start))
     return plan
 
 
@@ -62,7 +56,7 @@ def paged_mla_decode_h16(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     check_aligned(q_nope=q_nope, q_pe=q_pe, ckv_cache=ckv_cache, kpe_cache=kpe_cache)
     batch, heads, value_dim = q_nope.shape
-    plan = plan_lists(kv_indptr, heads)
+    plan = _plan(kv_indptr, batch, heads, start=5)
     out = torch.empty_like(q_nope, memory_format=torch.contiguous_format)
     lse = q_nope.new_empty(batch, heads, dtype=torch.float32)
     operands = q_nope, q_pe, ckv_cache[:, 0], kpe_cache[:, 0], kv_indptr, kv_indices, out, lse, sm_scale

@@ -6,13 +6,14 @@ splits K by the number of tiles.
 """
 
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
 
 from ..alignment import aligned_rows
 from ..build import load
+from ..device import multiprocessors
 from ..types import Quantized
 from .pdl import weights_are_static
 
@@ -46,12 +47,6 @@ EXPERT_TILE = Tile(192, 128, True)  # for experts: up to about 160 rows at once,
 def swap_ab_tile(rows: int) -> int:
     """Return the token tile of the swap-AB kernel for `rows` rows."""
     return min(max(8, 1 << (rows - 1).bit_length()), 128)
-
-
-@cache
-def multiprocessors(device: torch.device) -> int:
-    count: int = torch.cuda.get_device_properties(device).multi_processor_count
-    return count
 
 
 def waves(tile: Tile, rows: int, columns: int, processors: int) -> int:
@@ -136,7 +131,7 @@ def fp8_gemm(
 def fp8_gemms(
     a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype, splits: int = 0
 ) -> list[torch.Tensor]:
-    """splits: of few rows by two or three weights, which are one launch, as in `multiply_into`."""
+    """Two or three weights and few rows share one launch. splits: as in `multiply_into`, for that launch."""
     rows = a.values.shape[0]
     if rows > MAX_SHARED_LAUNCH_ROWS or len(weights) not in (2, 3):
         return [fp8_gemm(a, *weight, out_dtype, False) for weight in weights]

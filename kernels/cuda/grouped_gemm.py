@@ -2,10 +2,11 @@
 
 import torch
 
-from ..alignment import aligned_rows
+from ..alignment import aligned_rows, is_aligned
 from ..build import load
+from ..device import multiprocessors
 from ..types import GroupedRows, Quantized
-from .fp8_gemm import EXPERT_TILE, Tile, multiply_into, multiprocessors
+from .fp8_gemm import EXPERT_TILE, PAIRED_TILE, Tile, multiply_into
 from .fp8_gemm import choose as choose_dense
 from .pdl import weights_are_static
 from .routing import gather_rows
@@ -13,8 +14,7 @@ from .routing import gather_rows
 MAX_GATHER_TILE = 32  # the largest token tile whose rows the kernel gathers itself, with one copy for each row
 # Up to this many tokens, two token tiles, the shared expert's product is in the launch of the routed experts' products.
 MAX_SHARED_LAUNCH_ROWS = 16
-LARGE_TILE = Tile(128, 256, True)
-MAX_EXPERT_AVERAGE = 512  # rows of an expert on average; with more, LARGE_TILE is as fast
+MAX_EXPERT_AVERAGE = 512  # rows of an expert on average; with more, PAIRED_TILE is as fast
 
 
 def choose(rows: int, experts: int) -> Tile | int:
@@ -24,14 +24,14 @@ def choose(rows: int, experts: int) -> Tile | int:
     """
     average = -(-rows // experts)
     if average > 32:
-        return EXPERT_TILE if average <= MAX_EXPERT_AVERAGE else LARGE_TILE
+        return EXPERT_TILE if average <= MAX_EXPERT_AVERAGE else PAIRED_TILE
     return max(8, 1 << (2 * average - 1).bit_length())
 
 
 def gathered(routed: GroupedRows, tile: Tile | int) -> tuple[Quantized, torch.Tensor, torch.Tensor | None]:
     """Return (a, weight_scale, sorted_token_ids) for a kernel of this tile; gather the rows first if it cannot do it."""
     a, offsets, weight_scale, sorted_token_ids = routed.a, routed.offsets, routed.weight_scale, routed.sorted_token_ids
-    assert isinstance(a, Quantized) and weight_scale is not None, "registry.py names FP8 as the only dtype"
+    assert isinstance(a, Quantized) and weight_scale is not None, "implementations.py names FP8 as the only dtype"
     if sorted_token_ids is None or (isinstance(tile, int) and tile <= MAX_GATHER_TILE):
         return a, weight_scale, sorted_token_ids
     return gather_rows(a, sorted_token_ids, offsets), weight_scale, None
@@ -73,10 +73,11 @@ def in_one_launch(
     """Multiply the shared expert's rows into `out` and the routed experts'; `splits` as in `multiply_into`."""
     a, weight_scale, sorted_token_ids = gathered(routed, tile)
     static_weights = weights_are_static(dense_weight.values)
-    beside_previous = beside_previous and aligned_rows(dense.values) is dense.values
+    beside_previous = beside_previous and is_aligned(dense.values)
     operands = (a.values, routed.weight, dense.values, dense_weight.values)
     values, experts, dense_values, shared = map(aligned_rows, operands)
     product = dense_values, dense.scales, shared[None], dense_weight.scales[None], out
     grouped = values, a.scales, experts, weight_scale, routed.offsets, routed.slots, sorted_token_ids, routed.out
-    options = splits, static_weights
-    load("fp8_gemm").swap_ab_with_shared(tile, *options, *product, *grouped, routed.expected_m, beside_previous)
+    load("fp8_gemm").swap_ab_with_shared(
+        tile, splits, static_weights, *product, *grouped, routed.expected_m, beside_previous
+    )

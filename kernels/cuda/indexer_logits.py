@@ -8,6 +8,7 @@ from ..types import IndexerOperands, PagedIndexerOperands
 from .pdl import inputs_are_static
 
 HEADS = 64  # the most heads of one launch; the kernels pad the heads of a query to 16, 32 or 64
+PAGE = 64  # kKeys of lightning_indexer/scores.cuh
 LINE = 32  # floats of an L2 line; each row of the result starts on a line
 
 
@@ -22,7 +23,7 @@ def indexer_logits(given: IndexerOperands) -> torch.Tensor:
         first = indexer_logits(given._replace(q=q[:, :HEADS], weights=weights[:, :HEADS]))
         return first.add_(indexer_logits(given._replace(q=q[:, HEADS:], weights=weights[:, HEADS:])))
     check_aligned(q=q, k=k)
-    assert k_scale is not None, "registry.py names FP8 as the only dtype"
+    assert k_scale is not None, "implementations.py names FP8 as the only dtype"
     k_scale = k_scale if is_aligned(k_scale) else k_scale.clone()  # a slice of a tensor may start anywhere
     out = _logits(q.shape[0], k.shape[0], q.device)
     load("lightning_indexer").indexer_logits(q, k, weights, starts, ends, k_scale, out)
@@ -31,6 +32,8 @@ def indexer_logits(given: IndexerOperands) -> torch.Tensor:
 
 def paged_indexer_logits(given: PagedIndexerOperands) -> torch.Tensor:
     q, cache, weights, block_table, lengths, max_context = given
+    if cache.shape[1] != PAGE:
+        raise ValueError(f"cache has pages of {cache.shape[1]} tokens; expected {PAGE} for backend 'cuda'")
     if q.shape[2] > HEADS:
         first = paged_indexer_logits(given._replace(q=q[:, :, :HEADS], weights=weights[:, :, :HEADS]))
         return first.add_(paged_indexer_logits(given._replace(q=q[:, :, HEADS:], weights=weights[:, :, HEADS:])))

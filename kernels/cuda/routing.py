@@ -50,7 +50,7 @@ def route_and_group(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     (tokens, experts), (topk, num_groups, topk_groups, *_) = logits.shape, choice
     released = experts == num_groups * GROUP_SIZE and experts <= FEW_EXPERTS and topk <= min(MAX_TOPK, 32 * topk_groups)
-    if not released or count > FEW_EXPERTS or not 0 < tokens <= FEW_TOKENS or logits.stride(1) != 1:
+    if not released or count > FEW_EXPERTS or not 0 < tokens <= FEW_TOKENS:
         chosen, weights = route(logits, bias, choice)
         return weights, *group_by_expert(chosen, count, first, step)
     chosen = logits.new_empty(tokens, topk, dtype=torch.int64)

@@ -5,9 +5,7 @@ import torch
 from ..alignment import check_aligned
 from ..build import load
 from ..types import SparseAttention
-from .split_plan import BLOCK, MOST_PARTIAL_ROWS, attend_to_records, check_widths, parts_at_once
-
-ROWS = 64  # heads of a CTA
+from .split_plan import BLOCK, MOST_PARTIAL_ROWS, ROWS, attend_to_records, check_widths, parts_at_once
 
 
 def blocks_of_a_piece(queries: int, heads: int, topk: int, most: int) -> int:
@@ -23,12 +21,8 @@ def blocks_of_a_piece(queries: int, heads: int, topk: int, most: int) -> int:
     return 2 if size == 1 and queries * heads * blocks > MOST_PARTIAL_ROWS else size
 
 
-def sparse_mla_prefill(given: SparseAttention) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    return attend(given, divided=True)
-
-
-def attend(given: SparseAttention, *, divided: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Run `sparse_mla_prefill`. divided: few queries' keys may be cut into pieces, so bits depend on the number of queries."""
+def sparse_mla_prefill(given: SparseAttention, divided: bool = True) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """divided: few queries' keys may be cut into pieces, so bits depend on the number of queries."""
     q, kv, indices, softmax_scale, value_dim, topk_length, attn_sink = given
     tokens, heads, width = q.shape
     check_widths(width, value_dim)

@@ -5,17 +5,18 @@ from typing import Any
 import torch
 
 from ..build import load
+from ..device import multiprocessors
 from ..types import SplitPlan
 
 BLOCK = 64  # keys
+ROWS = 64  # of a CTA: kRows of attention/problem.cuh
 MOST_PARTIAL_ROWS = 4096  # that parts of one block may have: more take longer to merge than a second block to compute
 PART_FIELDS = 8  # int32 words of `struct Part` in attention/problem.cuh
 
 
 def parts_at_once(device: torch.device, ctas: int, ctas_at_once: int = 1) -> int:
     """Return how many groups of `ctas` CTAs run on the device at once; a multiprocessor runs `ctas_at_once` CTAs."""
-    processors: int = torch.cuda.get_device_properties(device).multi_processor_count
-    return max(processors * ctas_at_once // ctas, 1)
+    return max(multiprocessors(device) * ctas_at_once // ctas, 1)
 
 
 def empty_plan(queries: int, rows: int, device: torch.device, parts: int) -> SplitPlan:
@@ -37,14 +38,13 @@ def partial_results(plan: SplitPlan, value_dim: int) -> tuple[torch.Tensor, torc
     )
 
 
-def costs(rows: int, rows_merged: int = 32, start: int = 5) -> tuple[int, int, int]:
-    """Return `struct Costs` of attention/plan.cuh.
+def costs(rows: int, rows_merged: int = 32, start: int = 5) -> tuple[int, int]:
+    """Return two of `struct Costs` of attention/plan.cuh.
 
-    In this order: `start`, the start of a query, in blocks of 64 keys; a partial result, and the start of merging, both in 64ths of
-    a block. A block takes 2 to 4 microseconds. A 64th of that is enough to write and read `rows_merged` rows of a partial result,
-    2 KB each.
+    In this order: `start`, the start of a query, in blocks of 64 keys; a partial result, in 64ths of a block. A block takes 2 to 4
+    microseconds. A 64th of that is enough to write and read `rows_merged` rows of a partial result, 2 KB each.
     """
-    return start, max(rows // rows_merged, 1), 96
+    return start, max(rows // rows_merged, 1)
 
 
 def attend_to_records(

@@ -9,7 +9,7 @@ from ..reference import grouped_gemm as reference
 from ..reference.e4m3 import SHRUNK, shrunk_columns
 from ..reference.linear import linear as packed_linear
 from ..reference.quantize import GROUP
-from ..types import GroupedRows, Quantized
+from ..types import Quantized
 from .products import packed_rows, row_products
 
 COLUMNS = 4096  # of a product: of a vocabulary table, a part is widened to fp32 at a time
@@ -57,10 +57,4 @@ def fp8_gemms(a: Quantized, weights: Sequence[Quantized], out_dtype: torch.dtype
 
 
 grouped_gemm = partial(reference.grouped_gemm, product=linear, fp8_product=fp8_gemm)
-
-
-def grouped_gemm_with_shared(
-    routed: GroupedRows, dense: Quantized, dense_weight: Quantized, out: torch.Tensor, beside_previous: bool
-) -> None:
-    out.copy_(fp8_gemm(dense, *dense_weight, out.dtype, False))
-    grouped_gemm(routed)
+grouped_gemm_with_shared = partial(reference.grouped_gemm_with_shared, fp8_product=fp8_gemm)

@@ -36,7 +36,12 @@ def grouped_gemm(
 
 
 def grouped_gemm_with_shared(
-    routed: GroupedRows, dense: Quantized, dense_weight: Quantized, out: torch.Tensor, beside_previous: bool
+    routed: GroupedRows,
+    dense: Quantized,
+    dense_weight: Quantized,
+    out: torch.Tensor,
+    beside_previous: bool,
+    fp8_product: Callable[..., Any] = fp8_gemm,
 ) -> None:
-    out.copy_(fp8_gemm(dense, *dense_weight, out.dtype, False))
-    grouped_gemm(routed)
+    out.copy_(fp8_product(dense, *dense_weight, out.dtype, False))
+    grouped_gemm(routed, fp8_product=fp8_product)

@@ -66,27 +66,25 @@ def linear(x: torch.Tensor, weight: torch.Tensor, out_dtype: torch.dtype) -> tor
 
 # Without warps of their own for copies, several CTAs share a multiprocessor, and one multiplies while another stores its results.
 @tile_kernel(
-    (128, 128, 512, 192, 256, 576, False),
-    (128, 512, 128, 512, 256, 128, True),
+    (128, 512, 128, 512, 256, 128),
     pass_configs={tilelang.PassConfigKey.TL_DISABLE_WARP_SPECIALIZED: True},
 )
-def products_of_heads(heads: int, k: int, n: int, pitch: int, weight_pitch: int, out_pitch: int, columns: bool) -> Any:
-    """For each head h: a [rows, heads * pitch] from column h * pitch on, times b -> out [rows, heads * out_pitch].
+def products_of_heads(heads: int, k: int, n: int, pitch: int, weight_pitch: int, out_pitch: int) -> Any:
+    """For each head h: a [rows, heads * pitch] from column h * pitch on, times b transposed -> out [rows, heads * out_pitch].
 
-    Head h's part of b begins at row h * weight_pitch: b is [.., n] with k rows a head, or with n rows of k if `columns`.
+    Head h's part of b [.., k] is the n rows from row h * weight_pitch on.
     """
     rows, lines = T.dynamic("rows"), T.dynamic("lines")
-    b_shape = (TILE, K_STEP) if columns else (K_STEP, TILE)
 
     @T.prim_func
     def kernel(
         a: T.Tensor((rows, heads * pitch), "bfloat16"),
-        b: T.Tensor((lines, k if columns else n), "bfloat16"),
+        b: T.Tensor((lines, k), "bfloat16"),
         out: T.Tensor((rows, heads * out_pitch), "bfloat16"),
     ):
         with T.Kernel(T.ceildiv(n, TILE), heads, T.ceildiv(rows, 128), threads=256) as (tile, head, block):
             a_tile = T.alloc_shared((128, K_STEP), "bfloat16")
-            b_tile = T.alloc_shared(b_shape, "bfloat16")
+            b_tile = T.alloc_shared((TILE, K_STEP), "bfloat16")
             staged = T.alloc_shared((128, TILE), "bfloat16")
             total = T.alloc_fragment((128, TILE), "float32")
             T.clear(total)
@@ -94,11 +92,8 @@ def products_of_heads(heads: int, k: int, n: int, pitch: int, weight_pitch: int,
                 first = head * pitch + i * K_STEP
                 T.copy(a[block * 128 : (block + 1) * 128, first : first + K_STEP], a_tile)
                 line = head * weight_pitch
-                if columns:
-                    T.copy(b[line + tile * TILE : line + (tile + 1) * TILE, i * K_STEP : (i + 1) * K_STEP], b_tile)
-                else:
-                    T.copy(b[line + i * K_STEP : line + (i + 1) * K_STEP, tile * TILE : (tile + 1) * TILE], b_tile)
-                T.gemm(a_tile, b_tile, total, transpose_B=columns, policy=T.GemmWarpPolicy.FullRow)
+                T.copy(b[line + tile * TILE : line + (tile + 1) * TILE, i * K_STEP : (i + 1) * K_STEP], b_tile)
+                T.gemm(a_tile, b_tile, total, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
             if n % TILE == 0:  # by bulk stores, whose lines are whole
                 column = head * out_pitch + tile * TILE
                 T.copy(total, staged)
@@ -112,26 +107,22 @@ def products_of_heads(heads: int, k: int, n: int, pitch: int, weight_pitch: int,
 
 
 def by_heads(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor) -> None:
-    """x [T, H, K] times weight [H, K, N], each head's rows with its own weight, into out [T, H, N].
+    """x [T, H, K] times weight [H, N, K] transposed, each head's rows with its own weight, into out [T, H, N].
 
-    K is a multiple of 64. x and out may be parts of wider heads; of a weight, either K or N is contiguous.
+    K is a multiple of 64. x and out may be parts of wider heads, and a head of the weight may be a part of its rows.
     """
-    (rows, heads, k), n = x.shape, weight.shape[2]
-    columns = weight.stride(1) == 1
-    width = k if columns else n
-    line = weight.stride(2) if columns else weight.stride(1)
+    (rows, heads, k), n = x.shape, weight.shape[1]
     head, pitch, out_pitch = weight.stride(0), x.stride(1), out.stride(1)
-    shapes = k % K_STEP == 0 and line == width and head % width == 0
+    shapes = k % K_STEP == 0 and weight.stride(1) == k and weight.stride(2) == 1 and head % k == 0
     if not shapes or x.stride(0) != heads * pitch or out.stride(0) != heads * out_pitch:
         raise ValueError(
-            f"weight is {list(weight.shape)} with strides {list(weight.stride())}; expected a multiple of {K_STEP} rows, "
+            f"weight is {list(weight.shape)} with strides {list(weight.stride())}; expected a multiple of {K_STEP} columns, "
             "and heads of equal pitch"
         )
-    lines = (heads - 1) * (head // width) + (n if columns else k)
-    flat = weight.as_strided((lines, width), (width, 1))
-    kernel = products_of_heads(heads, k, n, pitch, head // width, out_pitch, columns)
+    lines = (heads - 1) * (head // k) + n
+    kernel = products_of_heads(heads, k, n, pitch, head // k, out_pitch)
     kernel(
         x.as_strided((rows, heads * pitch), (heads * pitch, 1)),
-        flat,
+        weight.as_strided((lines, k), (k, 1)),
         out.as_strided((rows, heads * out_pitch), (heads * out_pitch, 1)),
     )

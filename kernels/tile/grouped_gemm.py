@@ -8,6 +8,7 @@ import torch
 from ..alignment import aligned_rows
 from ..types import GroupedRows
 from .factory import tile_kernel
+from .lanes import dtype_name
 
 TOKENS, TILE = 128, 128  # rows, and rows of the weight, of a tile
 
@@ -87,4 +88,4 @@ def grouped_gemm(routed: GroupedRows) -> None:
     plan = values.new_empty(rows // TOKENS + experts, 3, dtype=torch.int32)
     slots = routed.offsets if routed.slots is None else routed.slots
     plan_tiles(experts, routed.slots is not None)(routed.offsets, slots, plan)
-    bf16_tokens_by_weights(n, k, str(routed.out.dtype).removeprefix("torch."))(values, weight, plan, routed.out)
+    bf16_tokens_by_weights(n, k, dtype_name(routed.out.dtype))(values, weight, plan, routed.out)

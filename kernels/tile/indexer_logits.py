@@ -12,6 +12,7 @@ import torch.nn.functional as F
 
 from ..types import IndexerOperands, PagedIndexerOperands
 from .factory import tile_kernel
+from .lanes import dtype_name
 
 FP8, BF16 = "float8_e4m3fn", "bfloat16"
 WIDTH = 128
@@ -123,31 +124,27 @@ def paged(heads: int, new: int, dtype: str) -> Any:
     return kernel
 
 
-def _name(dtype: torch.dtype) -> str:
-    return FP8 if dtype == torch.float8_e4m3fn else BF16
-
-
-def _padded_heads(heads: int) -> int:
-    """The head count that the kernels support, at least `heads`; zeros fill the others."""
-    return max(16, 1 << (heads - 1).bit_length())
+def _padded(q: torch.Tensor, weights: torch.Tensor) -> tuple[int, torch.Tensor, torch.Tensor]:
+    """Pad q and weights with zeros to a head count that the kernels support. Return it first."""
+    missing = max(16, 1 << (q.shape[-2] - 1).bit_length()) - q.shape[-2]
+    if missing:  # as bytes, because torch cannot pad FP8 tensors
+        q, weights = F.pad(q.view(torch.uint8), (0, 0, 0, missing)).view(q.dtype), F.pad(weights, (0, missing))
+    return q.shape[-2], q, weights
 
 
 def indexer_logits(given: IndexerOperands) -> torch.Tensor:
     q, k, weights, starts, ends, k_scale = given
-    rows, heads, _ = q.shape
-    padded = _padded_heads(heads)
-    if padded != heads:
-        q, weights = _pad(q, padded), F.pad(weights, (0, padded - heads))
-    out = q.new_empty(rows, k.shape[0], dtype=torch.float32)
+    heads, q, weights = _padded(q, weights)
+    out = q.new_empty(q.shape[0], k.shape[0], dtype=torch.float32)
     scales = weights.new_empty(k.shape[0]) if k_scale is None else k_scale.contiguous()
     operands = q.contiguous().view(-1, WIDTH), k.contiguous(), scales, weights.contiguous(), starts, ends
-    ragged(padded, _name(q.dtype))(*operands, out)
+    ragged(heads, dtype_name(q.dtype))(*operands, out)
     return out
 
 
 def paged_indexer_logits(given: PagedIndexerOperands) -> torch.Tensor:
     q, cache, weights, block_table, lengths, max_context = given
-    batch, new, heads, _ = q.shape
+    batch, new = q.shape[:2]
     if new > NEW:
         parts = [(q[:, i : i + NEW], weights[:, i : i + NEW]) for i in range(0, new, NEW)]
         found = [
@@ -155,20 +152,13 @@ def paged_indexer_logits(given: PagedIndexerOperands) -> torch.Tensor:
             for some, own in parts
         ]
         return torch.cat(found, 1).view(-1, max_context)
-    padded = _padded_heads(heads)
-    if padded != heads:
-        q, weights = _pad(q, padded), F.pad(weights, (0, padded - heads))
-    dtype, pages = _name(q.dtype), cache.shape[0]
+    heads, q, weights = _padded(q, weights)
+    dtype, pages = dtype_name(q.dtype), cache.shape[0]
     flat = cache.contiguous().view(pages, -1)
     words = flat.view(torch.float32) if dtype == FP8 else weights.new_empty(1, WORDS)
     out = q.new_empty(batch, new, max_context, dtype=torch.float32)
     if out.numel():
-        queries, lines = q.contiguous().view(batch, new * padded, WIDTH), flat.view(q.dtype).view(pages, -1, WIDTH)
-        kernel = paged(padded, new, dtype)
+        queries, lines = q.contiguous().view(batch, new * heads, WIDTH), flat.view(q.dtype).view(pages, -1, WIDTH)
+        kernel = paged(heads, new, dtype)
         kernel(queries, lines, words, weights.contiguous(), block_table.contiguous(), lengths, out)
     return out.view(-1, max_context)
-
-
-def _pad(q: torch.Tensor, heads: int) -> torch.Tensor:
-    """Pad q with zeros to `heads` heads, as bytes, because torch cannot pad FP8 tensors."""
-    return F.pad(q.view(torch.uint8), (0, 0, 0, heads - q.shape[-2])).view(q.dtype)

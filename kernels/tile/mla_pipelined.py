@@ -18,9 +18,7 @@ accumulators are rarely rescaled after the first blocks. The true maximum is kep
 from typing import Any
 
 import tilelang.language as T
-import torch
 
-from ..alignment import check_aligned
 from .factory import tile_kernel
 
 ROWS = 64  # query rows per thread block: the M of a WGMMA
@@ -361,13 +359,3 @@ def attend(has_length: bool, has_sink: bool) -> Any:
                     look_up(table, item, 2 * i + 3, limit, odd, lane)
 
     return kernel.with_attr("global_symbol", "sparse_attn_fwd_pipelined_kernel")
-
-
-def check_layout(value_dim: int, **tensors: torch.Tensor) -> None:
-    """Raise ValueError unless the kernel supports the dims and strides of `tensors`, queries first."""
-    width = next(iter(tensors.values())).shape[-1]
-    if (value_dim, width) != (LATENT, LATENT + ROPE):
-        raise ValueError(
-            f"value_dim is {value_dim} of {width} dims; expected {LATENT} of {LATENT + ROPE} for backend 'tile'"
-        )
-    check_aligned(**tensors)

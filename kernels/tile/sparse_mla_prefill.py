@@ -2,16 +2,21 @@
 
 import torch
 
+from ..alignment import check_aligned
 from ..types import SparseAttention
 from .cache_read import gather_latents
-from .mla_pipelined import LATENT, attend, check_layout
+from .mla_pipelined import LATENT, ROPE, attend
 
 
 def sparse_mla_prefill(given: SparseAttention) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     q, kv, indices, softmax_scale, value_dim, topk_length, attn_sink = given
-    check_layout(value_dim, q=q, kv=kv)
+    if (value_dim, q.shape[2]) != (LATENT, LATENT + ROPE):
+        raise ValueError(
+            f"value_dim is {value_dim} of {q.shape[2]} dims; expected {LATENT} of {LATENT + ROPE} for backend 'tile'"
+        )
+    check_aligned(q=q, kv=kv)
     rows, columns = (kv[:, 0], indices[:, 0]) if kv.dtype != torch.uint8 else _dequantized(kv, indices[:, 0])
-    results, lengths, sink = prepare(q, columns, topk_length, attn_sink)
+    results, lengths, sink = prepare(q, topk_length, attn_sink)
     compiled = attend(topk_length is not None, attn_sink is not None)
     compiled(q, rows, columns, lengths, sink, *results, softmax_scale)
     return results
@@ -31,7 +36,7 @@ def _dequantized(cache: torch.Tensor, indices: torch.Tensor) -> tuple[torch.Tens
 
 
 def prepare(
-    q: torch.Tensor, indices: torch.Tensor, topk_length: torch.Tensor | None, attn_sink: torch.Tensor | None
+    q: torch.Tensor, topk_length: torch.Tensor | None, attn_sink: torch.Tensor | None
 ) -> tuple[tuple[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor, torch.Tensor]:
     """Return ((out, max_logits, lse) to be written, lengths, sink). Missing lengths and sink become tensors that are not read."""
     tokens, heads, _ = q.shape

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from deepseek_v32.kernels import dense_mla
 from deepseek_v32.kernels.dense_mla import dense_mla_decode, mha_prefill, paged_mla_decode_h16
 from support.attention import attend
 from support.backends import Backend
@@ -211,7 +212,7 @@ def prefill(**changes: torch.Tensor) -> object:
     return mha_prefill(softmax_scale=SCALE, **given)  # type: ignore[arg-type]
 
 
-def decode(**changes: torch.Tensor) -> object:
+def decode(**changes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     given = {
         "q": torch.ones(2, 1, 4, 576),
         "cache": torch.ones(1, 64, 1, 576),
@@ -221,7 +222,7 @@ def decode(**changes: torch.Tensor) -> object:
     return dense_mla_decode(softmax_scale=SCALE, **given)  # type: ignore[arg-type]
 
 
-def h16(**changes: torch.Tensor) -> object:
+def h16(**changes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     given = {
         "q_nope": torch.ones(2, 16, 512),
         "q_pe": torch.ones(2, 16, 64),
@@ -231,6 +232,17 @@ def h16(**changes: torch.Tensor) -> object:
         "kv_indices": int32([0, 1]),
     } | changes
     return paged_mla_decode_h16(sm_scale=SCALE, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("batch, new", [(0, 1), (2, 0)], ids=["no sequence", "no new token"])
+def test_no_queries_launch_nothing(batch: int, new: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The launchers divide by the number of queries."""
+    monkeypatch.setattr(dense_mla, "choose", lambda *_: pytest.fail("an implementation is chosen"))
+    table, lengths = torch.zeros(batch, 1, dtype=torch.int32), torch.ones(batch, dtype=torch.int32)
+    out, lse = decode(q=torch.ones(batch, new, 4, 576), block_table=table, cache_seqlens=lengths)
+    assert out.shape == (batch, new, 4, 512) and lse.shape == (batch, 4, new)
+    output, lse = h16(q_nope=torch.ones(0, 16, 512), q_pe=torch.ones(0, 16, 64), kv_indptr=int32([0]))
+    assert output.shape == (0, 16, 512) and lse.shape == (0, 16)
 
 
 MISUSE = {

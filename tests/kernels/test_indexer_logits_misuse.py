@@ -3,7 +3,9 @@
 import pytest
 import torch
 
+from deepseek_v32.kernels.cuda import indexer_logits as cuda
 from deepseek_v32.kernels.indexer_logits import indexer_logits, paged_indexer_logits
+from deepseek_v32.kernels.types import PagedIndexerOperands
 from support import caches
 
 FP8 = torch.float8_e4m3fn
@@ -67,3 +69,10 @@ MISUSE = {
 def test_misuse_names_the_argument(misuse: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         misuse()  # type: ignore[operator]
+
+
+def test_pages_of_another_size_than_the_kernels_are_refused() -> None:
+    q, table = torch.ones(2, 1, 4, 128).to(FP8), torch.zeros(2, 1, dtype=torch.int32)
+    given = PagedIndexerOperands(q, caches.poisoned(1, 32, 1, 132), torch.ones(2, 1, 4), table, table[:, 0], 32)
+    with pytest.raises(ValueError, match="cache has pages of 32 tokens; expected 64 for backend 'cuda'"):
+        cuda.paged_indexer_logits(given)

@@ -7,7 +7,7 @@ import torch
 
 from deepseek_v32.kernels.cuda.fp8_gemm import Tile
 from deepseek_v32.kernels.invariant.gpu import fp8_gemm as products
-from deepseek_v32.kernels.invariant.gpu import routing, sparse_mla
+from deepseek_v32.kernels.invariant.gpu import linear, routing, sparse_mla
 from deepseek_v32.kernels.reference import fp8_gemm as reference
 from deepseek_v32.kernels.types import ExpertChoice, Quantized
 
@@ -78,3 +78,17 @@ def test_more_experts_than_the_kernels_have_are_refused(name: str) -> None:
     more = (1, 0, 1) if name == "route_and_group" else ()
     with pytest.raises(ValueError, match="experts is 2000; expected at most"):
         getattr(routing, name)(torch.zeros(1, 2000), torch.zeros(2000), ExpertChoice(2, 1, 1, True, 1.0), *more)
+
+
+@pytest.mark.parametrize(("nope", "rope", "latent"), [(64, 64, 512), (192, 64, 512), (128, 64, 256), (128, 20, 512)])
+def test_queries_of_other_dims_than_the_kernels_are_refused(
+    nope: int, rope: int, latent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernels read the dims to rotate after 128 others."""
+    monkeypatch.setattr(linear, "by_heads", lambda *_: None, raising=False)
+    q, angles = torch.zeros(3, 2, nope + rope).bfloat16(), torch.zeros(3, rope // 2)
+    message = (
+        rf"wk has shape \[2, {nope}, {latent}\]; expected \[H, 128, 512\], aligned queries and .*deterministic mode"
+    )
+    with pytest.raises(ValueError, match=message):
+        linear.absorb_queries(q, angles, angles, torch.zeros(2, nope, latent).bfloat16())

@@ -146,10 +146,3 @@ def _names(function: Callable[..., Any], expected: list[str]) -> list[str]:
         elif each.default is inspect.Parameter.empty:
             names.update(each.annotation._fields)
     return sorted(names)
-
-
-def test_what_a_cuda_graph_can_hold() -> None:
-    for implementations in OPERATIONS.values():
-        assert [one.capturable for one in implementations] == [
-            one.backend != "reference" and (one.backend, one.device) != (INVARIANT, "cpu") for one in implementations
-        ]

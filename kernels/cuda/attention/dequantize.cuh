@@ -20,7 +20,6 @@ struct Records {
   static constexpr int kMathRegisters = 192, kProducerRegisters = 120;
   static constexpr int kWarpRows = C::kLocalRows / 4;  // rows of a block that a warp converts
   static constexpr int kParts = kWarpRows / 8;         // eight rows at a time
-  static constexpr uint32_t kInvalid = ~0u;
 
   static __device__ __forceinline__ Arrivals arrivals() {
     return {{4, 4 + 128}, 4, 128};  // rope arrives by asynchronous copies of all threads
@@ -65,10 +64,6 @@ struct Records {
       *const_cast<volatile int32_t*>(&s.indices[warp_][lane_]) = -1;
     asm volatile("cp.async.commit_group;" ::: "memory");
   }
-  // Where the record starts, in units of 16 bytes.
-  __device__ __forceinline__ uint32_t units_of(int index) const {
-    return p.keys.valid(index) ? static_cast<uint32_t>(p.keys.offset(index) >> 4) : kInvalid;
-  }
 
   // Zero, available once `raw`, and so everything loaded before it, has arrived: a value that it is added to waits for them. ptxas would
   // fold a zero that it knows.
@@ -92,7 +87,7 @@ struct Records {
         const uint32_t start = __shfl_sync(~0u, units, row);
         uint4& bytes = raw.bytes[part][i];
         bytes = make_uint4(0, 0, 0, 0);
-        if (start != kInvalid)
+        if (start != kNoRecord)
           bytes = load_once(p.keys.latent + (uint64_t(start) << 4) + (C::kPair ? part : half) * 256 + piece * 16);
       }
   }
@@ -101,7 +96,7 @@ struct Records {
     for (int part = 0; part < kParts; ++part) {
       const uint32_t start = __shfl_sync(~0u, units, part * 8 + lane_ / 4);
       scales.value[part] = 0.0f;
-      if (start != kInvalid) scales.value[part] = scale_at(start);
+      if (start != kNoRecord) scales.value[part] = scale_at(start);
     }
   }
   // The scale of group lane % 4 of the record that starts there.
@@ -163,12 +158,12 @@ struct Records {
   }
   __device__ __forceinline__ float scale_of_part(int part) const {
     const uint32_t start = __shfl_sync(~0u, units_, part * 8 + lane_ / 4);
-    return start == kInvalid ? 0.0f : scale_at(start);
+    return start == kNoRecord ? 0.0f : scale_at(start);
   }
   // Loads the first batch of an item.
   __device__ __forceinline__ void start(const typename C::Work& item, Raw& raw, Scales& scales) {
     copy_indices(item, item.begin + 1, item.begin);
-    units_ = units_of(p.keys.fetch(item.query, column_of(item.begin), item.keys));
+    units_ = p.keys.record_of(p.keys.fetch(item.query, column_of(item.begin), item.keys));
     load(raw, units_, 0);
     load(scales, units_);
   }
@@ -177,8 +172,8 @@ struct Records {
     asm volatile("cp.async.wait_group 0;" ::: "memory");
     __syncwarp();
     const volatile int32_t* indices = s.indices[warp_];
-    const uint32_t next = units_of(indices[lane_ % kWarpRows]);
-    rope_units = units_of(indices[16 + (lane_ & 15)]);
+    const uint32_t next = p.keys.record_of(indices[lane_ % kWarpRows]);
+    rope_units = p.keys.record_of(indices[16 + (lane_ & 15)]);
     __syncwarp();
     copy_indices(item, block + 2, block + 1);
     return next;
@@ -188,7 +183,7 @@ struct Records {
     for (int i = 0; i < 4; ++i) {
       const int line = 4 * i + (lane_ >> 3);
       const uint32_t start = __shfl_sync(~0u, units, line);
-      const bool valid = start != kInvalid;
+      const bool valid = start != kNoRecord;
       copy16<kEvictLast>(opaque(tile + line * 128 + (((lane_ & 7) ^ (line & 7)) << 4)),
                          p.keys.latent + (valid ? uint64_t(start) << 4 : 0) + kValueWidth + 16 + (lane_ & 7) * 16, valid ? 16 : 0);
     }
@@ -199,7 +194,7 @@ struct Records {
   // (st.async), which take no fence, are not faster: docs/log/attention.md.
   // Before the right half, the first lane says which of the block's keys count.
   __device__ __forceinline__ void announce(int buffer, int half, uint32_t rope_units) const {
-    const uint32_t flags = __ballot_sync(~0u, rope_units != kInvalid);
+    const uint32_t flags = __ballot_sync(~0u, rope_units != kNoRecord);
     if (half == 1 && lane_ == 0) {
       reinterpret_cast<volatile uint16_t*>(&s.mask[buffer])[warp_] = static_cast<uint16_t>(flags);
       barrier_arrive(shared_address(&s.mask_full[buffer]));

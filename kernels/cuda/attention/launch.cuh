@@ -50,11 +50,12 @@ inline bool exceeds_64_gib(const TensorView& cache) {
   return ((cache.size(0) - 1) * cache.stride(0) + cache.size(1) * cache.stride(1)) >> 36 != 0;
 }
 
-// The plan of a step: parts [parts, 8] and split offsets [queries + 1], int32. `overhead`, `slot` and `merge`: see struct Costs.
+// The plan of a step: parts [parts, 8] and split offsets [queries + 1], int32. `overhead` and `slot`: see struct Costs.
 template <Lookup kLookup>
-void launch_plan(const Keys& keys, const TensorView& parts, const TensorView& split_offset, int64_t overhead, int64_t slot, int64_t merge) {
+void launch_plan(const Keys& keys, const TensorView& parts, const TensorView& split_offset, int64_t overhead, int64_t slot) {
+  constexpr int kMerge = 96;  // the start of the merging kernel takes as long as one and a half blocks, 3 to 6 microseconds
   DeviceGuard guard(parts);
-  const Costs costs{int(overhead), int(slot), int(merge)};
+  const Costs costs{int(overhead), int(slot), kMerge};
   plan_kernel<kLookup><<<1, 32, 0, stream_of(parts)>>>(keys, static_cast<int>(split_offset.size(0)) - 1, costs,
                                                        static_cast<int>(parts.size(0)), data<Part>(parts), data<int32_t>(split_offset));
   check(cudaGetLastError(), "plan");

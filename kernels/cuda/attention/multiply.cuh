@@ -86,13 +86,8 @@ __device__ __forceinline__ void scores_after(float (&scores)[32], float (&o)[128
     mma_wait<0>();
     hold(o);
     release<C, kHalf>(s, buffer ^ 1);
-    if constexpr (kFirst == 0) {
-      wait_for_keys<C>(s, buffer, 0, parity);
-      score_tiles<C, 0, kLeftTiles>(scores, s, buffer, parity);
-    }
-    wait_for_keys<C>(s, buffer, 1, parity);
-    score_tiles<C, kLeftTiles, kTiles>(scores, s, buffer, parity);
-    mma_commit();
+    static_assert(kFirst == 0);
+    compute_scores<C>(scores, s, buffer, parity);
   } else {
     wait_for_keys<C>(s, buffer, kFirst == 0 ? 0 : 1, parity);
     score_tiles<C, kFirst, kFirst + 1>(scores, s, buffer, parity);

@@ -31,6 +31,8 @@ enum class Storage {
   kFp8,        // 656-byte records
 };
 
+constexpr uint32_t kNoRecord = ~0u;
+
 struct Keys {
   const int32_t* table;
   int64_t table_stride;
@@ -81,6 +83,10 @@ struct Keys {
   __device__ __forceinline__ int64_t offset(int slot) const {
     if (linear) return slot * row_bytes;
     return (slot / page_size) * page_bytes + (slot % page_size) * row_bytes;
+  }
+  // The start of an index's record, in units of 16 bytes.
+  __device__ __forceinline__ uint32_t record_of(int index) const {
+    return valid(index) ? static_cast<uint32_t>(offset(index) >> 4) : kNoRecord;
   }
 };
 

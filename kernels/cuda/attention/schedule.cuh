@@ -27,7 +27,6 @@ enum class Release {
 
 template <Ahead kEven_, Ahead kOdd_, Release kRelease_, bool kFence_>
 struct Order {
-  static constexpr bool kSeesaw = true;
   static constexpr Ahead kEven = kEven_, kOdd = kOdd_;
   static constexpr Release kRelease = kRelease_;
   // A proxy fence between the full barrier of keys and their scores. Keys that the generic proxy stored need it. For keys that cp.async
@@ -37,7 +36,7 @@ struct Order {
 
 // One group scores all blocks (one_scorer.cuh). It has the fence.
 struct OneScorer {
-  static constexpr bool kSeesaw = false, kFence = true;
+  static constexpr bool kFence = true;
 };
 
 }  // namespace mla

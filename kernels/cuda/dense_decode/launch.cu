@@ -37,11 +37,11 @@ __global__ void __launch_bounds__(kThreads, 1) flash_fwd_splitkv_mla_kernel_list
 }
 
 // The plan of a step from context lengths [B] or from kv_indptr [B + 1], see launch_plan.
-void dense_decode_plan(TensorView parts, TensorView split_offset, TensorView lengths, int64_t overhead, int64_t slot, int64_t merge) {
+void dense_decode_plan(TensorView parts, TensorView split_offset, TensorView lengths, int64_t overhead, int64_t slot) {
   Keys keys = {};
   keys.lengths = data<int32_t>(lengths);
   const auto launch = lengths.size(0) + 1 == split_offset.size(0) ? launch_plan<Lookup::kPages> : launch_plan<Lookup::kList>;
-  launch(keys, parts, split_offset, overhead, slot, merge);
+  launch(keys, parts, split_offset, overhead, slot);
 }
 
 namespace {

@@ -12,11 +12,9 @@ namespace fp32_ops {
 using namespace common;
 
 constexpr int kThreads = 256, kWarps = kThreads / 32;
-constexpr int kHeld = 8;                      // float4s of each weight row that a thread holds, loaded before pdl_wait if they are static
-constexpr int kWidth = kThreads * 4 * kHeld;  // the widest row that a CTA can hold
-constexpr int kLinearTokens = 4;               // more bf16 tokens go to the tensor cores (products.cuh)
+constexpr int kHeld = 8;  // float4s of each weight row that a thread holds, loaded before pdl_wait if they are static
+constexpr int kLinearTokens = 4;              // more bf16 tokens go to the tensor cores (products.cuh)
 constexpr int kNormWarps = 4, kNormHeld = 8;  // rows per CTA; elements per lane
-constexpr unsigned kAll = ~0u;
 
 __device__ __forceinline__ float4 load4(const float* x) { return *reinterpret_cast<const float4*>(x); }
 __device__ __forceinline__ float4 load4(const __nv_bfloat16* x) {

@@ -1,4 +1,3 @@
-#include "kernels.cuh"
 #include "many_tokens.cuh"
 
 namespace fp32_ops {

@@ -12,14 +12,12 @@
 #include <cuda_bf16.h>
 
 #include "../common/cluster.cuh"
-#include "../common/pdl.cuh"
 #include "kernels.cuh"
 
 namespace fp32_ops {
 
 constexpr int kSlices = 8, kChain = 16 * kSlices;          // columns of a chain
 constexpr int kChains = 8, kColumnsOfCta = kChain * kChains;  // of a sum, which is a CTA's of few tokens
-constexpr int kMaxCluster = 8;                             // so at most 8192 columns
 constexpr int kTileRows = 16, kTileTokens = 8, kTileSize = kTileRows * kTileTokens;  // of an MMA
 static_assert(kChains == kWarps);
 
@@ -60,7 +58,7 @@ inline int few_memory(const Linear& p) {
   return static_cast<int>(sizeof(FewMemory)) + (p.tokens < kBatch ? (p.tokens + kTileTokens - 1) / kTileTokens * kTileTokens : kBatch) * kPitch;
 }
 
-// The part of a thread in the products of few tokens. `prepare` may run before the tokens are there.
+// The part of a thread in the products of few tokens. `load_weights` and `prepare_barriers` may run before the tokens are there.
 struct Few {
   const Linear& p;
   FewMemory& s;

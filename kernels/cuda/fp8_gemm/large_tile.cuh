@@ -1,4 +1,4 @@
-// The tiles of the kernel for many rows, and which CTA computes which tile.
+// The tiles of the kernel for many rows, which CTA computes which tile, the warps that copy operands, and the stores of results.
 #pragma once
 
 #include <algorithm>

@@ -4,11 +4,9 @@
 
 #include <cuda.h>
 
+#include "../common/fp8_mma.cuh"
 #include "../common/lane_sums.cuh"
 #include "../common/pdl.cuh"
-#include "../common/ptx.cuh"
-
-#include <cute/arch/mma_sm90_gmma_ext.hpp>
 
 namespace gemm {
 
@@ -68,35 +66,6 @@ __device__ __forceinline__ void wait_bulk_reads() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
 __device__ __forceinline__ void wait_bulk_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
-
-// ---- FP8 warpgroup MMA: 64 x kN, both operands in shared memory ----
-
-template <int kN>
-struct Atom;
-#define GEMM_ATOM(N)                                                       \
-  template <>                                                              \
-  struct Atom<N> {                                                         \
-    using Type = cute::SM90::GMMA::MMA_64x##N##x32_F32E4M3E4M3_SS_TN<>;    \
-  };
-GEMM_ATOM(8)
-GEMM_ATOM(16)
-GEMM_ATOM(32)
-GEMM_ATOM(64)
-GEMM_ATOM(112)
-GEMM_ATOM(128)
-GEMM_ATOM(144)
-GEMM_ATOM(192)
-#undef GEMM_ATOM
-
-// Starts d = the product of one slice: 64 rows of a times kN rows of b, given by the low words of their descriptors.
-template <int kN>
-__device__ __forceinline__ void multiply_words(float (&d)[kN / 2], uint32_t a, uint32_t b) {
-  const common::Tile left = {a, 1024u >> 4 | 1u << 30}, right = {b, 1024u >> 4 | 1u << 30};
-  mma_begin();
-#pragma unroll
-  for (int k = 0; k < 4; ++k) multiply_tiles<typename Atom<kN>::Type>(d, left.at(32 * k), right.at(32 * k), k > 0);
-  mma_commit();
-}
 
 template <class Out>
 __device__ __forceinline__ Out round_to(float x) {

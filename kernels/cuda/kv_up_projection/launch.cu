@@ -4,7 +4,17 @@
 
 namespace kv_up_projection {
 
-Queries queries_of(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool static_weights) {
+// A CTA for each head, and several if there are fewer heads than multiprocessors.
+dim3 grid_of_many(const TensorView& tensor, int tokens, int heads) {
+  const int tiles = (tokens + kTileTokens - 1) / kTileTokens;
+  return dim3(heads, std::max(1, std::min(tiles, common::multiprocessors(tensor) / heads)));
+}
+
+// q bf16 [T, H, 128 + R], cos, sin fp32 [T, R/2], wk bf16 [H, 128, L] -> out bf16 [T, H, L + R]. If `all`, L is 512, and each sum is one chain
+// of MMAs. Otherwise only the R rotated dims are written: out may be q, and of wk only L is used. R is a multiple of 8. The heads of q,
+// the rows and heads of wk, and with more than kTokens tokens the rows of cos and sin, start on 16-byte boundaries.
+void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool all, bool static_weights) {
+  DeviceGuard guard(q);
   Queries p = {};
   p.q = data<__nv_bfloat16>(q);
   p.cos = data<float>(cos);
@@ -19,36 +29,6 @@ Queries queries_of(TensorView q, TensorView cos, TensorView sin, TensorView wk, 
   p.rope = static_cast<int>(2 * cos.size(1));
   p.latent = static_cast<int>(wk.size(2));
   p.static_weights = static_weights;
-  return p;
-}
-
-Values values_of(TensorView latents, TensorView wv, TensorView values, TensorView scales, bool static_weights) {
-  Values p = {};
-  p.latents = data<__nv_bfloat16>(latents);
-  p.wv = data<__nv_bfloat16>(wv);
-  p.values = data<uint8_t>(values);
-  p.scales = data<float>(scales);
-  p.token = latents.stride(0);
-  p.head = latents.stride(1);
-  p.wv_head = wv.stride(0);
-  p.tokens = static_cast<int>(latents.size(0));
-  p.heads = static_cast<int>(latents.size(1));
-  p.static_weights = static_weights;
-  return p;
-}
-
-// A CTA for each head, and several if there are fewer heads than multiprocessors.
-dim3 grid_of_many(const TensorView& tensor, int tokens, int heads) {
-  const int tiles = (tokens + kTileTokens - 1) / kTileTokens;
-  return dim3(heads, std::max(1, std::min(tiles, common::multiprocessors(tensor) / heads)));
-}
-
-// q bf16 [T, H, 128 + R], cos, sin fp32 [T, R/2], wk bf16 [H, 128, L] -> out bf16 [T, H, L + R]. Writes all of out, each sum as one chain of
-// MMAs, for an L of 512; or only the R rotated dims unless `all`: then out may be q, and of wk only L is used. R is a multiple of 8; q's heads, wk's rows and heads, and with more than
-// kTokens tokens the rows of cos and sin, start on 16-byte boundaries.
-void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk, TensorView out, bool all, bool static_weights) {
-  DeviceGuard guard(q);
-  const Queries p = queries_of(q, cos, sin, wk, out, static_weights);
   const cudaStream_t stream = stream_of(q);
   const int64_t quads = int64_t(p.tokens) * p.heads * (p.rope / 8);
   if (!all)
@@ -63,7 +43,17 @@ void absorb_queries(TensorView q, TensorView cos, TensorView sin, TensorView wk,
 // [T, H], each sum as one chain of MMAs.
 void expand_quantize(TensorView latents, TensorView wv, TensorView values, TensorView scales, bool ue8m0, bool static_weights) {
   DeviceGuard guard(latents);
-  const Values p = values_of(latents, wv, values, scales, static_weights);
+  Values p = {};
+  p.latents = data<__nv_bfloat16>(latents);
+  p.wv = data<__nv_bfloat16>(wv);
+  p.values = data<uint8_t>(values);
+  p.scales = data<float>(scales);
+  p.token = latents.stride(0);
+  p.head = latents.stride(1);
+  p.wv_head = wv.stride(0);
+  p.tokens = static_cast<int>(latents.size(0));
+  p.heads = static_cast<int>(latents.size(1));
+  p.static_weights = static_weights;
   const cudaStream_t stream = stream_of(latents);
   if (p.tokens <= kTokens)
     launch_pdl(ue8m0 ? expand_quantize_in_order_kernel<true> : expand_quantize_in_order_kernel<false>, dim3(p.heads), kThreads,

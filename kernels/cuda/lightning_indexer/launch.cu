@@ -1,7 +1,6 @@
 #include "../common/tensor_map.cuh"
 #include "paged.cuh"
 #include "prefill.cuh"
-#include "scores.cuh"
 
 namespace indexer {
 

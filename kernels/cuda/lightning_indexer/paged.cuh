@@ -220,7 +220,7 @@ __device__ void paged_math(const Paged& p, typename PagedShape<kHeads, kTokens, 
     for (; at < run.end; at += Shape::kGroups, ring.advance(Shape::kGroups)) {
       const uint8_t* page = s.pages[ring.stage].bytes;
       wait(&s.full[ring.stage], ring.parity);
-      multiply<kColumns>(d, descriptor(page), q);
+      multiply_words<kColumns>(d, descriptor(page), q);
       float scale[All::kHeldKeys];
 #pragma unroll
       for (int i = 0; i < All::kHeldKeys; ++i) scale[i] = scale_of(page, All::key() + 8 * i);

@@ -195,7 +195,7 @@ __device__ void prefill_math(const Prefill& p, PrefillMemory& s, int group) {
       wait(&s.full[ring.stage], ring.parity);
 #pragma unroll
       for (int half = 0; half < kTile / kKeys; ++half) {
-        multiply<kColumns>(d, descriptor(s.keys[ring.stage] + half * kKeys * kWidth), q);
+        multiply_words<kColumns>(d, descriptor(s.keys[ring.stage] + half * kKeys * kWidth), q);
         float scale[All::kHeldKeys];
 #pragma unroll
         for (int i = 0; i < All::kHeldKeys; ++i) scale[i] = s.scales[ring.stage][half * kKeys + All::key() + 8 * i];

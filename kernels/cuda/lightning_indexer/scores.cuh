@@ -1,4 +1,4 @@
-// The parts that prefill and paged decode share: FP8 warpgroup MMA of 64 keys with the heads of a few queries, and the weighted sum over
+// The parts that prefill and paged decode share: operands of FP8 MMAs of 64 keys with the heads of a few queries, and the weighted sum over
 // heads.
 //
 // Keys are the M dimension of the MMA and (query, head) pairs its N dimension. A thread holds two keys and, of every query, a quarter of
@@ -7,8 +7,8 @@
 
 #include <cuda.h>
 
+#include "../common/fp8_mma.cuh"
 #include "../common/lane_sums.cuh"
-#include "../common/ptx.cuh"
 
 namespace indexer {
 
@@ -68,34 +68,8 @@ struct Ring {
   }
 };
 
-// ---- 64 keys x kColumns (query, head) pairs ----
-
-template <int kColumns>
-struct Multiply;
-template <>
-struct Multiply<16> : cute::SM90::GMMA::MMA_64x16x32_F32E4M3E4M3_SS_TN<> {};
-template <>
-struct Multiply<32> : cute::SM90::GMMA::MMA_64x32x32_F32E4M3E4M3_SS_TN<> {};
-template <>
-struct Multiply<64> : cute::SM90::GMMA::MMA_64x64x32_F32E4M3E4M3_SS_TN<> {};
-template <>
-struct Multiply<128> : cute::SM90::GMMA::MMA_64x128x32_F32E4M3E4M3_SS_TN<> {};
-template <>
-struct Multiply<256> : cute::SM90::GMMA::MMA_64x256x32_F32E4M3E4M3_SS_TN<> {};
-
 // The low word of the MMA descriptor of a tile: rows of 128 bytes under the 128-byte swizzle, in groups of eight.
 __device__ __forceinline__ uint32_t descriptor(const void* tile) { return (shared_address(tile) & 0x3FFFF) >> 4 | 1u << 16; }
-
-// Starts d = keys * queries^T, and commits it as one group. Both tiles are given by their descriptors.
-template <int kColumns>
-__device__ __forceinline__ void multiply(float (&d)[kColumns / 2], uint32_t keys, uint32_t queries) {
-  constexpr uint64_t kHigh = uint64_t(1024 >> 4 | 1 << 30) << 32;  // groups of rows are 1024 bytes apart; 128-byte swizzle
-  common::mma_begin();
-#pragma unroll
-  for (int k = 0; k < kWidth / 32; ++k)  // 32 dims are 32 bytes of a row
-    multiply_tiles<Multiply<kColumns>>(d, kHigh | (keys + 2 * k), kHigh | (queries + 2 * k), k > 0);
-  common::mma_commit();
-}
 
 // ---- the weighted sum over heads ----
 

@@ -3,10 +3,9 @@
 namespace norm_and_cache {
 
 // query bf16 [Q, 1536], kv bf16 [T, 576], keys bf16 [T, 128], rows on 16-byte boundaries; fp32 weights of their norms; cos, sin fp32 [T, 32];
-// caches uint8, FP8 records; slots int64 [T]; stamps int32 [T] for
-// columns int32 [S], or none -> codes e4m3 (as bytes) [Q, 1536], scales fp32 [Q, 12], and the entries of both caches. With
-// x bf16 [Q, D], D a multiple of 8 up to 8192, and weight fp32 [N, D] also out fp32 [Q, N] = scale * x weight^T; one_order: summed in one
-// order whatever the number of tokens (../fp32_ops/products.cuh).
+// caches uint8, FP8 records; slots int64 [T]; stamps int32 [T] for columns int32 [S], or none -> codes e4m3 (as bytes) [Q, 1536], scales
+// fp32 [Q, 12], and the entries of both caches. With x bf16 [Q, D], D a multiple of 8 up to 8192, and weight fp32 [N, D] also out fp32
+// [Q, N] = scale * x weight^T; one_order: summed in one order whatever the number of tokens (../fp32_ops/products.cuh).
 void norm_and_cache(TensorView query, TensorView kv, TensorView keys, TensorView query_gain, TensorView kv_gain, TensorView key_gain,
                     TensorView key_bias, TensorView cos, TensorView sin, TensorView latents, TensorView index, TensorView slots,
                     Optional<TensorView> latent_column, Optional<TensorView> latent_stamps, Optional<TensorView> key_column,

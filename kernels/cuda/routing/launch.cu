@@ -1,5 +1,3 @@
-#include "../common/pdl.cuh"
-#include "kernels.cuh"
 #include "few_tokens.cuh"
 
 namespace routing {

@@ -1,6 +1,4 @@
-#include "../common/launch.cuh"
 #include "kernel.cuh"
-#include "short_rows.cuh"
 
 namespace topk {
 
@@ -24,9 +22,9 @@ void launch(Kernel kernel, const Problem& problem, int rows, int parts, cudaStre
 
 // logits fp32 [T, S], starts (none: zeros) and ends int32 [T] -> out int32 [T, K]: positions relative to starts, or cache slots if there is
 // a block_table int32 [T, pages]. record, only without starts: int32 [T, 2, K], the positions and the bits of their logits.
-// static_bounds: the previous kernel has not written starts, ends and the block table, so that this one may start early (pdl.cuh).
+// early: the previous kernel has not written starts, ends and the block table, so that this one may start before it ends (pdl.cuh).
 void select_topk(TensorView logits, Optional<TensorView> starts, TensorView ends, TensorView out, Optional<TensorView> block_table,
-                 int64_t page_size, Optional<TensorView> record, bool static_bounds) {
+                 int64_t page_size, Optional<TensorView> record, bool early) {
   common::DeviceGuard guard(logits);
   Problem p = {};
   p.logits = data<float>(logits);
@@ -47,7 +45,6 @@ void select_topk(TensorView logits, Optional<TensorView> starts, TensorView ends
   const int rows = static_cast<int>(logits.size(0)), multiprocessors = common::multiprocessors(logits);
   const cudaStream_t stream = common::stream_of(logits);
   // With a row for each multiprocessor, most threads are fastest; with more rows, three CTAs there, which fill in for each other.
-  const bool early = static_bounds;
   const bool launched = rows <= multiprocessors
                             ? launch_short<1024, 1, 1>(p, rows, stream, early) || launch_short<1024, 2, 1>(p, rows, stream, early) ||
                                   launch_short<1024, 4, 1>(p, rows, stream, early)

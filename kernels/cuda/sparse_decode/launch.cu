@@ -34,12 +34,12 @@ constexpr int kManyBlocks = 24;  // of a part, from which on most queries have n
 
 // The plan of a step for `width` columns a query, see launch_plan.
 void sparse_decode_plan(TensorView parts, TensorView split_offset, Optional<TensorView> topk_length, int64_t width,
-                        int64_t lengths_divisor, int64_t overhead, int64_t slot, int64_t merge) {
+                        int64_t lengths_divisor, int64_t overhead, int64_t slot) {
   Keys keys = {};
   keys.lengths = data<int32_t>(topk_length);
   keys.lengths_divisor = static_cast<int>(lengths_divisor);
   keys.width = static_cast<int>(width);
-  launch_plan<Lookup::kIndices>(keys, parts, split_offset, overhead, slot, merge);
+  launch_plan<Lookup::kIndices>(keys, parts, split_offset, overhead, slot);
 }
 
 // q [N, H, 576], cache uint8 [P, page, 1, 656], indices [N, K]; out [N, H, 512], lse [N, H]. A length serves `lengths_divisor`

@@ -61,13 +61,6 @@ __device__ __forceinline__ void convert(const uint4& bytes, float scale, uint32_
   store_shared16(to + 16, v[4], v[5], v[6], v[7]);
 }
 
-constexpr uint32_t kNoRecord = ~0u;
-
-// The start of an index's record, in units of 16 bytes.
-__device__ __forceinline__ uint32_t place_of(const Problem& p, int index) {
-  return p.keys.valid(index) ? static_cast<uint32_t>(p.keys.offset(index) >> 4) : kNoRecord;
-}
-
 // ---- The scores.
 
 constexpr int kScoreThreads = 256;
@@ -107,7 +100,7 @@ __global__ void __launch_bounds__(kScoreThreads, 3) few_queries_scores_kernel(co
     if (warp == 0 && lane < kOwnRows && first_row + row < p.rows)
       copy_bulk_to_all(q + row * kPitch, static_cast<const __nv_bfloat16*>(p.q) + query * p.q_stride + (first_row + row) * p.q_head_stride,
                        kWidth * 2, copied, (1 << kCluster) - 1);
-    const uint32_t start = first_key + key < count ? place_of(p, index) : kNoRecord;
+    const uint32_t start = first_key + key < count ? p.keys.record_of(index) : kNoRecord;
     uint4 bytes[4], rope = make_uint4(0, 0, 0, 0);
     float4 scales = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll

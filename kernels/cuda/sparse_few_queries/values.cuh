@@ -70,7 +70,7 @@ struct Converter {
       for (int i = 0; i < kAtOnce; ++i) indices[i] = p.keys.fetch(query, first + i * Tile::kConverters, count);
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i)
-        if (first + i * Tile::kConverters < blocks * kBlock) s.records[first + i * Tile::kConverters] = place_of(p, indices[i]);
+        if (first + i * Tile::kConverters < blocks * kBlock) s.records[first + i * Tile::kConverters] = p.keys.record_of(indices[i]);
     }
   }
   // The key of this thread's i-th load.

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 import torch
 
 from ...cuda import fp8_gemm as kernels
-from ...cuda.fp8_gemm import MAX_SHARED_LAUNCH_ROWS, Tile, multiply_into, multiprocessors, swap_ab_tile
+from ...cuda.fp8_gemm import MAX_SHARED_LAUNCH_ROWS, Tile, multiply_into, swap_ab_tile
 from ...cuda.fp8_gemm import choose as choose_dense
 from ...cuda.grouped_gemm import MAX_GATHER_TILE
 from ...cuda.grouped_gemm import MAX_SHARED_LAUNCH_ROWS as MAX_FUSED_ROWS
 from ...cuda.grouped_gemm import choose as choose_grouped
 from ...cuda.grouped_gemm import grouped_gemm as fp8_grouped_gemm
 from ...cuda.grouped_gemm import in_one_launch as grouped_in_one_launch
+from ...device import multiprocessors
 from ...tile.grouped_gemm import grouped_gemm as bf16_grouped_gemm
 from ...tile.sum_parts import sum_parts
 from ...types import GroupedRows, Quantized

@@ -2,40 +2,29 @@
 
 import torch
 
-from ...alignment import aligned_rows, is_aligned
-from ...build import load
+from ...alignment import aligned_rows
 from ...cuda import kv_up_projection as kernels
 from ...quantize import quantize_blocks
 from ...tile.bf16_gemm import K_STEP, by_heads
-from ...tile.bf16_gemm import linear as linear  # registry.py names it here
-
-
-def _check(name: str, dims: int) -> None:
-    if dims % K_STEP:
-        raise ValueError(f"{name} has {dims} dims; expected a multiple of {K_STEP} in deterministic mode on a GPU")
+from ...tile.bf16_gemm import linear as linear  # implementations.py names it here
 
 
 def absorb_queries(q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, wk: torch.Tensor) -> torch.Tensor:
-    (tokens, heads, _), (_, nope, latent) = q.shape, wk.shape
-    _check("wk", nope)
-    if cos.shape[1] % 4 or not is_aligned(q, wk):
+    if not kernels.fits_queries(q, cos, wk):
         raise ValueError(
-            f"cos has {cos.shape[1]} columns; expected a multiple of 4, and aligned queries, in deterministic mode on a GPU"
+            f"wk has shape {list(wk.shape)}; expected [H, {kernels.ROWS}, {kernels.LATENT}], aligned queries and a multiple of 8 "
+            "rotated dims in deterministic mode on a GPU"
         )
-    if kernels.fits_queries(q, cos, wk):
-        return kernels.absorb_queries(q, cos, sin, wk)
-    out = torch.empty(tokens, heads, latent + 2 * cos.shape[1], dtype=q.dtype, device=q.device)
-    if out.numel():
-        # For these dims the kernel writes only the rotated ones.
-        load("kv_up_projection").absorb_queries(q, cos.contiguous(), sin.contiguous(), wk, out, False, False)
-        by_heads(q[..., :nope], wk, out[..., :latent])
-    return out
+    return kernels.absorb_queries(q, cos, sin, wk)
 
 
 def expand_values(latents: torch.Tensor, wv: torch.Tensor, out: torch.Tensor) -> None:
-    _check("latents", latents.shape[2])
+    if latents.shape[2] % K_STEP:
+        raise ValueError(
+            f"latents has {latents.shape[2]} dims; expected a multiple of {K_STEP} in deterministic mode on a GPU"
+        )
     if out.numel():
-        by_heads(aligned_rows(latents), wv.transpose(1, 2), out)
+        by_heads(aligned_rows(latents), wv, out)
 
 
 def expand_quantize(latents: torch.Tensor, wv: torch.Tensor, ue8m0: bool) -> tuple[torch.Tensor, torch.Tensor]:

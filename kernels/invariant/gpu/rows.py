@@ -16,10 +16,17 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     return rms_norm_quantize(x, weight, eps)[1]
 
 
+def _check(name: str, x: torch.Tensor) -> None:
+    """Raise a ValueError where the kernels would fall back to torch."""
+    if x.shape[1] > MAX_NORM_WIDTH:
+        raise ValueError(
+            f"{name} has {x.shape[1]} dims; expected at most {MAX_NORM_WIDTH} in deterministic mode on a GPU"
+        )
+
+
 def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
     """Norm each row by one warp."""
-    if x.shape[1] > MAX_NORM_WIDTH:
-        raise ValueError(f"x has {x.shape[1]} dims; expected at most {MAX_NORM_WIDTH} in deterministic mode on a GPU")
+    _check("x", x)
     return fp32_ops.layer_norm(x, weight, bias, eps)
 
 
@@ -27,8 +34,5 @@ fp32_linear = partial(fp32_ops.fp32_linear, one_order=True)
 
 
 def norm_and_cache(new: NewEntries) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    if new.keys.shape[1] > MAX_NORM_WIDTH:
-        raise ValueError(
-            f"keys has {new.keys.shape[1]} dims; expected at most {MAX_NORM_WIDTH} in deterministic mode on a GPU"
-        )
+    _check("keys", new.keys)
     return fused.norm_and_cache(new, one_order=True)

@@ -9,12 +9,14 @@ one query. The pieces' results are merged in ascending order. A piece without ke
 merge: so it does not matter how wide the lists of a batch are.
 """
 
+from functools import partial
+
 import torch
 
 from ...alignment import check_aligned
 from ...build import load
 from ...cuda.sparse_mla_decode import FEW_HEADS
-from ...cuda.sparse_mla_prefill import attend
+from ...cuda.sparse_mla_prefill import sparse_mla_prefill as divided_prefill
 from ...cuda.split_plan import PART_FIELDS, attend_to_records, check_widths
 from ...types import SparseAttention, SplitPlan
 
@@ -54,8 +56,7 @@ def _plan_pieces(queries: int, heads: int, topk: int, device: torch.device) -> S
     return SplitPlan(parts, offsets, heads)
 
 
-def sparse_mla_prefill(given: SparseAttention) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    return attend(given, divided=False)
+sparse_mla_prefill = partial(divided_prefill, divided=False)
 
 
 def sparse_mla_decode(given: SparseAttention, plan: SplitPlan | None) -> tuple[torch.Tensor, torch.Tensor]:

@@ -126,7 +126,7 @@ def sparse_mla_prefill_plain(
     attn_sink: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Run sparse_mla_prefill over contiguous bf16 rows by the plain kernel, for comparison with the pipelined one."""
-    results, lengths, sink = prepare(q, indices[:, 0], topk_length, attn_sink)
+    results, lengths, sink = prepare(q, topk_length, attn_sink)
     compiled = sparse_attn_fwd_plain(topk_length is not None, attn_sink is not None)
     compiled(q, kv[:, 0], indices[:, 0], lengths, sink, *results, softmax_scale)
     return results
