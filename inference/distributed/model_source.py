@@ -1,7 +1,7 @@
 """Which model to load and how to run it: resolved on rank 0, the same on every rank."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,12 +10,12 @@ import torch
 from ...kernels.availability import check_backend, not_deterministic
 from ...kernels.device import check_device
 from ...kernels.errors import ArgumentError
-from ...model.checkpoint.config_json import config_json, parse_config, read_config
+from ...model.checkpoint.config_json import parse_config, read_config
 from ...model.checkpoint.load import load_model
 from ...model.checkpoint.locate import has_mtp_layer
 from ...model.checkpoint.manifest import Progress
 from ...model.checkpoint.safetensors import is_plain
-from ...model.config import ModelConfig, Precision
+from ...model.config import ModelConfig, Precision, YarnScaling
 from ...model.mtp import MTPTables
 from ...model.parallel.collectives import Ranks
 from ...model.parallel.plan import Plan
@@ -121,10 +121,13 @@ class ModelSource:
     def to_json(self) -> dict[str, Any]:
         """JSON values, for the message to the other ranks."""
         directory = None if self.directory is None else str(self.directory.resolve())
-        return vars(self) | {"config": config_json(self.config), "directory": directory}
+        return asdict(self) | {"directory": directory}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "ModelSource":
         """The source that `to_json` was called on."""
         directory = None if values["directory"] is None else Path(values["directory"])
-        return cls(**values | {"config": parse_config(values["config"]), "directory": directory})
+        config, yarn, block = values["config"], values["config"]["yarn"], values["config"]["weight_block"]
+        config |= {"yarn": yarn and YarnScaling(**yarn), "weight_block": block and tuple(block)}
+        config["eos_token_ids"] = tuple(config["eos_token_ids"])
+        return cls(**values | {"config": ModelConfig(**config), "directory": directory})
