@@ -1,10 +1,12 @@
 """Checks that a model fits in memory, counts the cache pages that fit next to it, and resolves the engine's limits."""
 
+import math
 import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -164,15 +166,24 @@ def check_fits(
         return
     where = f"{free / _GIB:.1f} of {device}'s {total / _GIB:.1f} GiB are" if on_gpu else f"{free / _GIB:.1f} GiB are"
     part = f"rank 0's shard of {ranks}" if on_gpu and ranks > 1 else "the model"
-    more = next((n for n in (2, 4, 8) if on_gpu and n > ranks and sum(needed(n, precision, mtp)) <= free), None)
+
+    def takes(*form: Any) -> float:
+        """Bytes of this form; infinite if the model cannot have it."""
+        try:
+            return sum(needed(*form))
+        except ValueError:
+            return math.inf
+
+    more = next((n for n in (2, 4, 8) if on_gpu and n > ranks and takes(n, precision, mtp) <= free), None)
     ways = [] if more is None else [f"--tensor-parallel-size {more}"]
-    ways += ["no --attention data"] if whole_attention and sum(needed(ranks, precision, mtp, False)) <= free else []
-    ways += ["--speculative-tokens 0"] if mtp and sum(needed(ranks, precision, False)) <= free else []
-    ways += ["--precision fp8"] if precision != "fp8" and sum(needed(ranks, "fp8", mtp)) <= free else []
+    ways += ["no --attention data"] if whole_attention and takes(ranks, precision, mtp, False) <= free else []
+    ways += ["--speculative-tokens 0"] if mtp and takes(ranks, precision, False) <= free else []
+    ways += ["--precision fp8"] if precision != "fp8" and takes(ranks, "fp8", mtp) <= free else []
     ways += ["--layers N"] if synthetic else []
-    smallest = sum(needed(8 if on_gpu else ranks, "fp8", False)) / _GIB
+    smallest = takes(8 if on_gpu else ranks, "fp8", False) / _GIB
     form = f"--precision fp8{' --tensor-parallel-size 8' * on_gpu}{' --speculative-tokens 0' * mtp}"
-    advice = f"use {' or '.join(ways)}" if ways else f"its smallest form, {form}, takes {smallest:.1f} GiB"
+    advice = f": its smallest form, {form}, takes {smallest:.1f} GiB" if smallest < math.inf else ""
+    advice = f": use {' or '.join(ways)}" if ways else advice
     if directory is not None and not offload:
         speed = estimate_offload(config, precision, device, ranks, mtp, directory)
         if (1 if on_gpu else ranks) * speed.residents + page <= free:
@@ -180,7 +191,7 @@ def check_fits(
     layers = f"{config.num_hidden_layers} layers{' and the MTP layer' if mtp else ''}"
     raise ValueError(
         f"{part} takes {weights / _GIB:.1f} GiB of weights in {precision} precision ({layers}) "
-        f"and {page / 2**20:.1f} MiB for one page of {PAGE_SIZE} tokens; {where} free: {advice}"
+        f"and {page / 2**20:.1f} MiB for one page of {PAGE_SIZE} tokens; {where} free{advice}"
     )
 
 
