@@ -9,6 +9,7 @@ from itertools import chain
 
 import torch
 
+from ....kernels.errors import ArgumentError
 from ...completion import TokenLogprob
 from ...token_selection import TokenSelection
 from ..engine import Engine
@@ -265,8 +266,11 @@ def score_answer(
     """log p(token | tokens before it) of the prompt's last `count` tokens, the answer, with the `top` likeliest at their place.
 
     Pages are reused for the tokens before the answer's first query, as far as the request's policy allows. progress: called with
-    the tokens done and all tokens. TimeoutError if `is_over` says so after a step; other errors as `score_steps` sets them.
+    the tokens done and all tokens. TimeoutError if `is_over` says so after a step; ValueError for an empty prompt; other errors as
+    `score_steps` sets them.
     """
+    if count >= len(request.tokens):
+        raise ArgumentError("prompt", "empty", "at least 1 token")
     text = Text(request, len(request.tokens) - 1, len(request.tokens) - 1 - count, reuse=True)
     scores = AnswerScores(text.scores)
     request.inspect = math.inf
