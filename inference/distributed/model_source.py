@@ -22,7 +22,7 @@ from ...model.parallel.plan import Plan
 from ...model.parallel.shard import build_model, divide_sequences
 from ...model.synthetic.weights import fill_synthetic
 from ...model.transformer import Transformer
-from ..config import AUTO, MAX_DRAFT_TOKENS, EngineConfig
+from ..config import AUTO, EngineConfig, check_drafts
 from ..engine.sizing import has_room_for_heads
 
 
@@ -76,9 +76,7 @@ class ModelSource:
     def with_drafts(self, value: int | Literal["auto"]) -> tuple["ModelSource", int]:
         """This source, with the MTP layer if it is to guess tokens, and Limits.speculative_tokens. ArgumentError for others."""
         config, here = self.config, self.directory
-        numbers = range(MAX_DRAFT_TOKENS + 1)
-        if value != "auto" and (isinstance(value, bool) or not isinstance(value, int) or value not in numbers):
-            raise ArgumentError("speculative_tokens", f"{value!r}", f"0 to {MAX_DRAFT_TOKENS}, or 'auto'")
+        check_drafts(value)
         # With offloaded experts, a step with drafts reads more experts than its tokens save, and has no graphs (docs/offload.md).
         # Steps of many sequences, which `divides_sequences` is for, gain nothing by drafts.
         if value == 0 or (value == "auto" and (here is None or self.offload or self.divides_sequences)):
