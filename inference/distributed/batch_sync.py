@@ -1,6 +1,6 @@
 """A step's batch for the other ranks: rank 0 sends only the changes since the last step, and each rank rebuilds the batch."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from ..engine.scheduling.batch import Batch
 from ..params import SamplingParams
 
 _KEPT = 1024  # requests that the ranks remember between steps; one that returns after it was dropped is sent whole
+
+
+Policies = dict[str, dict[str, Any]]  # SelectionPolicy.to_json by request id
 
 
 class BatchUpdate(NamedTuple):
@@ -29,8 +32,6 @@ class BatchUpdate(NamedTuple):
     dropped: np.ndarray
     # [B], or empty: Batch.sampled_rows.
     sampled_rows: np.ndarray
-    # For each entry whose request has a SelectionPolicy that is not known yet: its index, the number of integers, and they.
-    policies: np.ndarray
 
 
 class BatchEncoder:
@@ -40,20 +41,19 @@ class BatchEncoder:
         # Request id -> the admission whose pages were sent, and how many of them. The least recently used request comes first.
         self._sent: dict[int, tuple[int, int]] = {}
 
-    def encode(self, batch: Batch) -> BatchUpdate:
-        """Return the batch's changes. They count as sent from here on, unless this raises."""
+    def encode(self, batch: Batch) -> tuple[BatchUpdate, Policies]:
+        """Return the batch's changes and new policies. They count as sent from here on, unless this raises."""
         sent = dict(self._sent)
         entries: list[tuple[int, ...]] = []
         tokens: list[int] = []
-        pages, page_counts, policies = [], [], []
+        pages, page_counts, policies = [], [], Policies()
         none = (0,) * len(batch.requests)
         drafts = batch.draft_counts or none, batch.draft_rows or none
         for request, start, count, logit_count, draft_count, draft_row in zip(
             batch.requests, batch.starts, batch.counts, batch.logit_counts, *drafts, strict=True
         ):
             if request.policy is not None and request.id not in sent:
-                encoded = request.policy.encode()
-                policies += [len(entries), len(encoded), *encoded]
+                policies[str(request.id)] = request.policy.to_json()
             admission, known = sent.pop(request.id, (request.cache.admission, 0))
             if admission != request.cache.admission:  # it was preempted meanwhile and has other pages now
                 known = 0
@@ -69,10 +69,10 @@ class BatchEncoder:
         for id in dropped:
             del sent[id]
         columns = list(zip(*entries, strict=True))
-        arrays = (columns, tokens, pages, page_counts, dropped, batch.sampled_rows, policies)
+        arrays = (columns, tokens, pages, page_counts, dropped, batch.sampled_rows)
         update = BatchUpdate(*(np.array(values, dtype=np.int64) for values in arrays))
         self._sent = sent
-        return update
+        return update, policies
 
 
 class BatchDecoder:
@@ -82,15 +82,15 @@ class BatchDecoder:
         self._requests: dict[int, Request] = {}
 
     def decode(
-        self, update: BatchUpdate, decodes: int, draft_tokens: int | None = None, draft_entries: int | None = None
+        self,
+        update: BatchUpdate,
+        policies: Policies,
+        decodes: int,
+        draft_tokens: int | None = None,
+        draft_entries: int | None = None,
     ) -> Batch:
         """The batch, whose requests have all that a step reads: the tokens of this step and all their pages."""
-        columns, tokens, pages, page_counts, dropped, sampled_rows, encoded = (array.tolist() for array in update)
-        policies, at = dict[int, SelectionPolicy](), 0
-        while at < len(encoded):
-            entry, count = encoded[at : at + 2]
-            policies[entry] = SelectionPolicy.decode(encoded[at + 2 : at + 2 + count])
-            at += 2 + count
+        columns, tokens, pages, page_counts, dropped, sampled_rows = (array.tolist() for array in update)
         ids, admissions, ranks, starts, counts, logit_counts, draft_counts, draft_rows, known_counts = columns
         requests: list[Request] = []
         token, page = 0, 0
@@ -100,7 +100,8 @@ class BatchDecoder:
             count += _is_followed(len(requests), logit_count, draft_tokens, draft_entries)
             request = self._requests.get(id)
             if request is None:
-                request = Request(id, (), SamplingParams(), max_tokens=0, seed=0, policy=policies.get(len(requests)))
+                policy = SelectionPolicy.from_json(policies[str(id)]) if str(id) in policies else None
+                request = Request(id, (), SamplingParams(), max_tokens=0, seed=0, policy=policy)
                 self._requests[id] = request
             # The step does not read earlier tokens: they are in the cache. Zeros stand for those that were never sent.
             request.tokens += [0] * (start + count - len(request.tokens))

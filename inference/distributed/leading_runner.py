@@ -55,9 +55,10 @@ class LeadingRunner:
         with interrupts_deferred():
             recorder = SelectionRecorder(batch) if batch.is_inspected else None
             plans = self._runner.plan(batch)
-            update = self._batches.encode(batch)  # last, because from here on it counts as sent
+            update, policies = self._batches.encode(batch)  # last, because from here on it counts as sent
             with self._job.together():
                 header: dict[str, Any] = {
+                    "policies": policies,
                     "decodes": batch.decodes,
                     "draft_tokens": batch.draft_tokens,
                     "draft_entries": batch.draft_entries,

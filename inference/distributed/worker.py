@@ -69,7 +69,8 @@ class Worker:
             assert kind == MessageKind.STEP and self._runner is not None, kind
             count = len(BatchUpdate._fields)
             update = BatchUpdate(*arrays[:count])
-            batch = self._batches.decode(update, values["decodes"], values["draft_tokens"], values["draft_entries"])
+            names = ("policies", "decodes", "draft_tokens", "draft_entries")
+            batch = self._batches.decode(update, *(values[name] for name in names))
             if values["takes_logits"]:
                 batch = replace(batch, take_logits=lambda logits: None)
             rest = iter(arrays[count:])
