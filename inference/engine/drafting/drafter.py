@@ -25,19 +25,6 @@ class StepRows:
     positions: torch.Tensor  # int64 [T]
     metadata: AttentionMetadata
 
-    def leading(self, batch: Batch) -> "StepRows":
-        """Return the rows of `batch`, the step's `Batch.leading`. Only rows without logits are left out."""
-        rows, sequences, whole = batch.tokens, batch.decode_rows + len(batch.requests) - batch.decodes, self.metadata
-        metadata = replace(
-            whole,
-            query_lengths=whole.query_lengths[:sequences],
-            context_lengths=whole.context_lengths[:sequences],
-            block_table=whole.block_table[:sequences],
-            lengths=whole.lengths[:sequences],
-            slots=whole.slots[:rows],
-        )
-        return StepRows(self.hidden[:rows], self.positions[:rows], metadata)
-
 
 @dataclass(frozen=True)
 class SamplingRows:

@@ -49,7 +49,8 @@ class EagerStep(Step):
         self._rows = None  # their memory is free for the passes' own
         if batch.draft_entries is not None:
             batch = batch.leading(batch.draft_entries)
-            rows = rows.leading(batch)
+            kept = slice(0, batch.tokens)
+            rows = StepRows(rows.hidden[kept], rows.positions[kept], rows.metadata.part(kept))
         following = torch.from_numpy(following_tokens(batch)).to(table.device)
         following[rows.metadata.logit_rows] = tokens
         sampling = sampling_rows(batch, self._scratch_page, table.device)
