@@ -10,7 +10,7 @@ from ...model.synthetic.caches import fill_synthetic_caches
 from ...model.transformer import Transformer
 from ..config import CacheBudget, Limits
 from ..engine.running.runner import Runner, make_runner
-from ..engine.running.selection import IgnoredSelections
+from ..engine.running.selection import SelectionRecorder
 from ..engine.sizing import check_fits, count_pages
 from ..engine.step import Step
 from .batch_sync import BatchDecoder, BatchUpdate
@@ -76,7 +76,8 @@ class Worker:
             rest = iter(arrays[count:])
             plans = [tuple(islice(rest, length)) for length in values["plans"]]
             broadcast_sampled_tokens(batch, self._runner)
-            recorder = IgnoredSelections() if values["inspect"] else None
+            # It keeps nothing, because only rank 0's requests ask for selections.
+            recorder = SelectionRecorder(batch) if values["inspect"] else None
             self._step = self._runner.run(batch, recorder, plans)
 
     def _load(self, source: ModelSource) -> Transformer:

@@ -155,16 +155,6 @@ class SelectionRecorder:
             selection.mass[layer] = mass.view(np.float32)
 
 
-class IgnoredSelections(SelectionRecorder):
-    """Drops a step's selections. Rank 0 reports what was selected; the other ranks only take part in gathering it."""
-
-    def __init__(self) -> None:
-        self._recorded, self._error = [], None
-
-    def __call__(self, layer: int, rows: torch.Tensor, selection: Selection) -> None:
-        return
-
-
 class DecodeRecords:
     """The records of a runner's buckets. Records of large steps share their memory: each row of 61 layers takes 1 MB.
 
