@@ -70,9 +70,6 @@ class LeadingRunner:
                 broadcast_sampled_tokens(batch, self._runner)
                 return self._runner.run(batch, recorder, plans, self._share)
 
-    def device_fault(self) -> str | None:
-        return self._runner.device_fault()
-
     def errors(self, requests: Sequence[Request]) -> dict[int, str]:
         return self._runner.errors(requests)
 

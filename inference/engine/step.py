@@ -57,9 +57,6 @@ class ModelRunner(Protocol):
     def run(self, batch: Batch) -> "Step":
         """Launch a step."""
 
-    def device_fault(self) -> str | None:
-        """Return why the GPU has failed; None if it works. Waits for the device."""
-
     def stage_tokens(self, tokens: torch.Tensor) -> None:
         """Keep sampled tokens, int64 [N] on the device, for the next step."""
 

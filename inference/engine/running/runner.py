@@ -15,7 +15,6 @@ from ....model.transformer import Transformer, is_offloaded
 from ...config import MAX_DRAFT_TOKENS, Limits, most_rows
 from ..drafting.draft_graph import DraftGraphs
 from ..drafting.drafter import Drafter, StepRows
-from ..fault import device_fault
 from ..request import Request
 from ..sampling.graph_tokens import GreedySample, SamplingGraphs
 from ..sampling.noise import DraftNoise
@@ -93,9 +92,6 @@ class Runner:
     @property
     def max_draft_tokens(self) -> int:
         return 0 if self.drafter is None else MAX_DRAFT_TOKENS
-
-    def device_fault(self) -> str | None:
-        return device_fault(self.device)
 
     def errors(self, requests: Sequence[Request]) -> dict[int, str]:
         return {id: error for each in self.observers for id, error in each.errors(requests).items()}
