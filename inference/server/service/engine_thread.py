@@ -79,7 +79,7 @@ class EngineThread:
             failed |= job.run(self._engine)
             self.work.end_job(job)
         if failed and (fault := device_fault(self._engine.runner.drafts.device)) is not None:
-            raise DeviceLost(f"the device computes nothing any more; restart the server: {fault}")
+            raise DeviceLost(f"the GPU has failed; restart the server: {fault}")
 
     def _run(self) -> None:
         try:

@@ -258,7 +258,7 @@ def test_a_device_that_is_lost_ends_the_service(monkeypatch, caplog):
     fault = "AcceleratorError: CUDA error: an illegal memory access was encountered"
     failed = last_of(service.stream([*PROMPT, RAISE], GREEDY))
     assert failed.finish_reason == "error"
-    lost = f"the device computes nothing any more; restart the server: {fault}"
+    lost = f"the GPU has failed; restart the server: {fault}"
     assert last_of(other).error in (lost, failed.error)
     service._thread._thread.join(10)
     assert service.stats().failed and service.stats().open == 0
