@@ -92,7 +92,7 @@ class ModelSource:
     def load(self, device: str, ranks: Ranks | None, progress: Progress | None = None) -> Transformer:
         """Load the model, or this rank's shard of it. The caller has called `check_fits`. ValueError for a damaged checkpoint."""
         if self.directory is not None:
-            arguments = (self.directory, self.precision, self.backend, device, None, progress, ranks)
+            arguments = (self.directory, self.precision, self.backend, device, progress, ranks)
             options = self.verify_hashes, self.mtp, self.deterministic, self.config, self.offload, self.whole_attention
             model = load_model(*arguments, *options)
         else:

@@ -194,9 +194,9 @@ def test_progress(tmp_path):
         assert all(before[0] < after[0] for before, after in pairwise(calls))
 
 
-def test_overrides_reach_the_model(tmp_path):
+def test_another_configuration_reaches_the_model(tmp_path):
     write_checkpoint(tmp_path, TINY)
-    model = load_model(tmp_path, "bf16", config_overrides={"index_topk": 7})
+    model = load_model(tmp_path, "bf16", config=read_config(tmp_path).with_overrides(index_topk=7))
     assert isinstance(model, Transformer)
     assert model.config.index_topk == 7
 
