@@ -131,10 +131,8 @@ def load_weights(
     """
     targets: dict[str, torch.Tensor] = dict(model.state_dict(keep_vars=True))
     if config.tie_word_embeddings:  # a shared table is read once
-        head = targets.get("lm_head.weight")
-        if head is None or head.data_ptr() == targets["embed_tokens.weight"].data_ptr():
-            targets.pop("lm_head.weight", None)
-            sources = [each for each in sources if each.shard.spec.parameter != "lm_head.weight"]
+        del targets["lm_head.weight"]
+        sources = [each for each in sources if each.shard.spec.parameter != "lm_head.weight"]
     filled = dict.fromkeys(targets, 0)
     total = sum(source.size for source in sources)
     done = 0
