@@ -37,7 +37,6 @@ def resolve_limits(
     chosen: EngineConfig,
     speculative_tokens: int = 0,
     count_pages: Callable[[CacheBudget], int] | None = None,
-    observers: tuple[str, ...] = (),
     data_ranks: int = 1,
 ) -> Limits:
     """The engine's limits: those that are chosen, and defaults for the others. ArgumentError for one that is not allowed.
@@ -45,7 +44,7 @@ def resolve_limits(
     The defaults: max_model_len: what the model's positions and the pages allow. max_batch_tokens: 2048 on a CPU, 8192 on a GPU.
     max_sequences: 64 on a CPU, 256 on a GPU. page_count: what fits in memory_fraction, which is 0.25 of a CPU's available memory
     or 0.9 of a GPU's memory less the weights. speculative_tokens: as in Limits. count_pages: computes the number of pages from
-    the budget, and warms a GPU's kernels up. observers, data_ranks: as in Limits.
+    the budget, and warms a GPU's kernels up. data_ranks: as in Limits.
     """
     max_model_len, max_batch_tokens, max_sequences = chosen.max_model_len, chosen.max_batch_tokens, chosen.max_sequences
     page_count, memory_fraction = chosen.page_count, chosen.memory_fraction
@@ -62,7 +61,7 @@ def resolve_limits(
     sizes = (max_batch_tokens, max_sequences, max_model_len or positions)
     if not 0 < fraction <= 1:
         raise ArgumentError("memory_fraction", fraction, "above 0 and at most 1")
-    budget = CacheBudget(*sizes, fraction, observers, page_count, chosen.expert_slots, data_ranks)
+    budget = CacheBudget(*sizes, fraction, chosen.observers, page_count, chosen.expert_slots, data_ranks)
     if count_pages is not None:
         page_count = count_pages(budget)
     elif page_count is None:
@@ -78,7 +77,7 @@ def resolve_limits(
         page_count=page_count,
         reuse_pages=chosen.reuse_pages,
         decode_graphs=chosen.decode_graphs,
-        observers=observers,
+        observers=chosen.observers,
         speculative_tokens=speculative_tokens,
         data_ranks=data_ranks,
         spare_core=chosen.spare_core,
