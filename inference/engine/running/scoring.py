@@ -33,9 +33,8 @@ class Text:
     count: int  # its first tokens, which are computed; at least 1
     first: int = 0  # tokens before this one get no logits
     reuse: bool = False  # with pages that the pool has for tokens before `first`
-    scores: list[TokenLogprob] = field(
-        default_factory=list
-    )  # of the tokens after those with logits, from `score_steps`
+    # Of the tokens after those with logits, from `score_steps`.
+    scores: list[TokenLogprob] = field(default_factory=list)
     error: Exception | None = None  # why the scores are wrong or incomplete
 
     @property
