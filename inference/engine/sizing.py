@@ -242,7 +242,7 @@ def pages_in_memory(
         room = int(fraction * available_memory()) // ranks
         pages = min(room // page, _CPU_SEQUENCES * -(-budget.max_model_len // PAGE_SIZE))
     if pages < 1:
-        step = f" beside the {step_bytes / 2**20:.1f} MiB of a step" if step_bytes else ""
+        step = f" next to the {step_bytes / 2**20:.1f} MiB of a step" if step_bytes else ""
         raise ArgumentError(
             "memory_fraction",
             f"{fraction}, which leaves {max(room, 0) / 2**20:.1f} MiB for the caches{step}",

@@ -168,7 +168,7 @@ def test_pages_fill_the_memory_that_weights_and_a_step_leave(gpu):
         pages_in_memory(CacheBudget(2048, 64, 4096, 0.9), RELEASED, "fp8", "cuda:0", step_bytes=8 * GIB)
         == 52 * GIB // page
     )
-    with pytest.raises(ValueError, match=r"leaves 0.0 MiB for the caches beside the 71680.0 MiB of a step"):
+    with pytest.raises(ValueError, match=r"leaves 0.0 MiB for the caches next to the 71680.0 MiB of a step"):
         pages_in_memory(CacheBudget(2048, 64, 4096, 0.9), RELEASED, "fp8", "cuda:0", step_bytes=70 * GIB)
 
 

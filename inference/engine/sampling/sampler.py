@@ -91,8 +91,8 @@ def ill_logits(request: Request, offset: int) -> Sample:
 
 
 def needs_host_sync(params: SamplingParams) -> bool:
-    """Whether sampling needs the host: penalties count the earlier tokens, a grammar reads them, and top_p may have to sort the
-    whole vocabulary."""
+    """Decide whether sampling needs the host: penalties count the earlier tokens, a grammar reads them, and top_p may have to
+    sort the whole vocabulary."""
     return params.penalised or params.structured_outputs is not None or (params.top_p < 1 and not params.greedy)
 
 
