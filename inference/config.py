@@ -27,6 +27,12 @@ def most_rows(max_sequences: int, max_batch_tokens: int, drafts: bool) -> int:
     return min(max_sequences * (1 + MAX_DRAFT_TOKENS if drafts else 1), max_batch_tokens)
 
 
+def check_drafts(value: object) -> None:
+    """Raise ArgumentError unless `value` is a number of drafts, or "auto"."""
+    if value != "auto" and (type(value) is not int or value not in range(MAX_DRAFT_TOKENS + 1)):
+        raise ArgumentError("speculative_tokens", f"{value!r}", f"0 to {MAX_DRAFT_TOKENS}, or 'auto'")
+
+
 @dataclass(frozen=True)
 class EngineConfig:
     """The choices of LLM's caller; `LLM.__init__` explains them. None stands for the default of the machine or the checkpoint.

@@ -65,15 +65,15 @@ class LLM:
         """Load a checkpoint directory, or the demo that ships inside.
 
         device: by default "cuda" if there is a GPU, else "cpu". precision: by default "exact" on a CPU; on a GPU "fp8" for a
-        checkpoint in FP8, else "bf16". chat_format: how conversations are written; by default the checkpoint's. config_overrides,
-        verify_hashes, progress: as in `load_model`. synthetic: random weights; `path` gives only the configuration, by default the
-        released model's. check_cache: stamp the caches' entries and verify them; a mismatch ends its request with an error that
-        names a report. speculative_tokens: how many tokens the MTP layer guesses a step, 0 to 4, or "auto" (docs/speculation.md).
-        deterministic: a request's logits have the same bits whatever else runs (docs/determinism.md). offload: "experts" leaves
-        the routed experts in the checkpoint's files and reads them when a token needs them, into `expert_slots` slots, by
-        default as many as fit (docs/offload.md). attention: "data" divides the sequences among several ranks, so that their caches
-        hold that many times as much (docs/serving.md). All others are limits: see `resolve_limits`. ValueError for what does not
-        exist, does not fit, or is out of range.
+        checkpoint in FP8, else "bf16". chat_format: how conversations are written; by default the checkpoint's. config_overrides:
+        fields of `ModelConfig`. verify_hashes, progress: as in `load_model`. synthetic: random weights; `path` gives only the
+        configuration, by default the released model's. check_cache: stamp the caches' entries and verify them; a mismatch ends its
+        request with an error that names a report. speculative_tokens: how many tokens the MTP layer guesses a step, 0 to 4, or
+        "auto" (docs/speculation.md). deterministic: a request's logits have the same bits whatever else runs (docs/determinism.md).
+        offload: "experts" leaves the routed experts in the checkpoint's files and reads them when a token needs them, into
+        `expert_slots` slots, by default as many as fit (docs/offload.md). attention: "data" divides the sequences among several
+        ranks, so that their caches hold that many times as much (docs/serving.md). All others are limits: see `resolve_limits`.
+        ValueError for what does not exist, does not fit, or is out of range.
         tensor_parallel_size: the number of ranks that share the model, each with a GPU. The others are this process's children,
         which `close` ends. Under torchrun its ranks share the model: rank 0 returns, the others work until it ends and then exit.
         """

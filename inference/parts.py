@@ -13,7 +13,7 @@ from ..kernels.errors import ArgumentError
 from ..model.checkpoint.config_json import config_json, read_config
 from ..model.config import ModelConfig, Precision
 from ..model.demo import NAME
-from .config import AUTO, EngineConfig, Limits
+from .config import AUTO, EngineConfig, Limits, check_drafts
 from .distributed.job import Leader
 from .distributed.leading_runner import LeadingRunner, count_pages_on_all_ranks, load_on_all_ranks
 from .distributed.model_source import ModelSource
@@ -77,7 +77,7 @@ def load_parts(
         config, target = model.config, model.compute.device
         count = partial(count_pages_on_all_ranks, job, model=model)
         data_ranks = ranks if source.divides_sequences else 1
-        resolved = resolve_limits(config, source.precision, target, chosen, drafts, count, chosen.observers, data_ranks)
+        resolved = resolve_limits(config, source.precision, target, chosen, drafts, count, data_ranks)
         own = make_runner(model, config, source.precision, resolved, target, ranks)
         runner = own if job is None else LeadingRunner(job, resolved, own)
         requests = RequestMaker(config, resolved, tokenizer, chat_format, default_params, max_new_tokens)
@@ -101,10 +101,14 @@ def checkpoint_name(directory: Path) -> str:
 
 def parts_around(model: Model, config: ModelConfig, tokenizer: Tokenizer | None, chosen: EngineConfig) -> Parts:
     precision, device, drafts = chosen.precision or "exact", chosen.device or "cpu", chosen.speculative_tokens
+    check_drafts(drafts)
+    guesses = getattr(model, "mtp", None) is not None
     if drafts == "auto":
-        drafts = AUTO if getattr(model, "mtp", None) is not None else 0
+        drafts = AUTO if guesses else 0
+    elif drafts and not guesses:
+        raise ArgumentError("speculative_tokens", drafts, "0 or 'auto': the model has no MTP layer")
     chat_format = resolve_chat_format(tokenizer, chosen.chat_format)
-    resolved = resolve_limits(config, precision, device, chosen, drafts, observers=chosen.observers)
+    resolved = resolve_limits(config, precision, device, chosen, drafts)
     runner = make_runner(model, config, precision, resolved, device)
     requests = RequestMaker(config, resolved, tokenizer, chat_format)
     engine = Engine(runner, config, resolved, tokenizer, requests=requests)

@@ -15,7 +15,7 @@ from ..kernels.kv_up_projection import absorb_queries, expand_quantize, expand_v
 from ..kernels.norm_and_cache import norm_and_cache
 from ..kernels.select_topk import positions_to_slots
 from ..kernels.sparse_mla_decode import sparse_mla_decode
-from ..kernels.sparse_mla_prefill import sparse_mla_prefill
+from ..kernels.sparse_mla_prefill import attends_as_decode, converts_context, sparse_mla_prefill
 from ..kernels.types import INDEX, LATENT, Caches, Norms
 from .config import ModelConfig
 from .experiment import Experiments
@@ -215,13 +215,13 @@ class MultiHeadLatentAttention(nn.Module):
         """Attend with absorbed queries q [t, H, L + rope] to context positions int32 [t, K] (-1: none) -> latents [t, H, L]."""
         kv, indices, backend = cache.latent, positions, self.compute.backend
         counts = None if prefill.policy is not None else prefill.selected_counts(positions.shape[1])
-        if self.form.attends_as_decode(q):
+        if attends_as_decode(q, backend=backend):
             slots = torch.where(positions < 0, -1, prefill.context_slots[positions.clamp_min(0).long()]).int()
             scale, dim = self.softmax_scale, self.latent_dim
             latents, _ = sparse_mla_decode(q[:, None], kv, slots[:, None], scale, dim, counts, backend=backend)
             return latents[:, 0]
         is_fp8 = kv.dtype == torch.uint8
-        if is_fp8 and self.form.converts_context(prefill, q, positions.shape[1]):
+        if is_fp8 and converts_context(q, prefill.length, positions.shape[1], backend=backend):
             kv = gather_latents(kv, prefill.context_slots, self.latent_dim, q.dtype, backend=backend)[:, None]
         else:
             kv = kv if is_fp8 else kv.view(-1, 1, kv.shape[-1])

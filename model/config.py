@@ -111,8 +111,8 @@ class ModelConfig:
         return self.qk_head_dim**-0.5 * mscale * mscale
 
     def is_dense(self, layer: int) -> bool:
-        """Return whether this layer has a dense MLP instead of experts."""
-        return layer < self.first_k_dense_replace
+        """Return whether this layer has a dense MLP instead of experts. The MTP layer, after the last one, has experts."""
+        return layer < min(self.first_k_dense_replace, self.num_hidden_layers)
 
 
 def _wrong(config: Any, key: str, expected: str) -> ConfigError:

@@ -33,9 +33,8 @@ class Compute:
     device: torch.device
     ue8m0: bool = True
     deterministic: bool = False  # a token's arithmetic is the same in every batch, chunk and step (docs/determinism.md)
-    offload: bool = (
-        False  # routed experts are read from the checkpoint's files when a token needs them (docs/offload.md)
-    )
+    # Routed experts are read from the checkpoint's files when a token needs them (docs/offload.md).
+    offload: bool = False
 
     @cached_property
     def dtype(self) -> torch.dtype:

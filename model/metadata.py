@@ -145,7 +145,7 @@ ALL_ROWS = Rows()
 
 @dataclass(frozen=True)
 class AttentionMetadata:
-    """Describes the sequences of one step to the attention layers. The runner fills every field but `decode_plan`."""
+    """Describes the sequences of one step to the attention layers. The runner fills the fields whose comments name no one else."""
 
     query_lengths: tuple[int, ...]  # new tokens of each of the B sequences; the leading `decodes` of them are 1
     context_lengths: tuple[int, ...]  # context length of each of the B sequences, new tokens included
@@ -170,6 +170,7 @@ class AttentionMetadata:
     # ordinary; never in a CUDA graph.
     policies: tuple[SelectionPolicy | None, ...] = ()
     # 2 L tensors int32 [T]: values that are written next to the new tokens' latents and index keys, layer by layer. Empty: none.
+    # An observer fills it.
     stamps: tuple[torch.Tensor, ...] = ()
     # The rank whose caches hold each of the B sequences, if ranks divide sequences (parallel/rows.py).
     owners: tuple[int, ...] = ()

@@ -3,7 +3,6 @@
 import torch
 
 from ..kernels.registry import choose_implementation
-from ..kernels.sparse_mla_prefill import attends_as_decode, converts_context
 from .config import ModelConfig
 from .layers import Compute
 from .metadata import Prefill
@@ -19,7 +18,7 @@ class PrefillForm:
         self.config, self.compute = config, compute
 
     def is_multi_head(self, prefill: Prefill, q: torch.Tensor) -> bool:
-        """Whether q [t, H, ...] attends in the multi-head form. Decodes are absorbed, so in deterministic mode all prompts are."""
+        """Decide whether q [t, H, ...] attends in the multi-head form. In deterministic mode none does, as decodes do not."""
         if self.compute.deterministic:
             return False
         return prefill.length <= self.config.index_topk or self.masked_mha_is_cheaper(prefill, q)
@@ -35,11 +34,3 @@ class PrefillForm:
         masked = prefill.length * (heads * (config.qk_head_dim + value) + expand)
         gathered = config.index_topk * (REFERENCE_GATHER_COST + heads * (2 * latent + config.qk_rope_head_dim))
         return masked < gathered
-
-    def attends_as_decode(self, q: torch.Tensor) -> bool:
-        """Decide whether q [t, H, L + rope] attends by the operation of decodes, for its bits."""
-        return attends_as_decode(q, backend=self.compute.backend)
-
-    def converts_context(self, prefill: Prefill, q: torch.Tensor, keys: int) -> bool:
-        """Decide whether a chunk's FP8 context is converted once, instead of each query's `keys` selected ones."""
-        return converts_context(q, prefill.length, keys, backend=self.compute.backend)

@@ -1,9 +1,8 @@
 """Experiments with a request's selection: tokens other than the indexer's choice, and a measurement of dense attention."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -58,39 +57,24 @@ class SelectionPolicy:
         """Return the most positions that a query with `context` tokens selects."""
         return context if self.selector == "dense" else min(context, self.topk or index_topk)
 
-    def encode(self) -> list[int]:
-        """Encode as integers, for other ranks."""
-        spans = [[len(spans), *chain(*spans)] for spans in (self.forbidden, self.pinned)]
-        queries = [
-            [position, len(layers), *chain(*([layer, len(chosen), *chosen] for layer, chosen in layers.items()))]
+    def to_json(self) -> dict[str, Any]:
+        """JSON values, for the message to the other ranks; integers may be numpy's."""
+        recorded = {
+            str(position): {str(layer): chosen.tolist() for layer, chosen in layers.items()}
             for position, layers in self.recorded.items()
-        ]
-        head = [self.start, SELECTORS.index(self.selector), self.topk or 0, int(self.measure)]
-        return [*head, *chain(*spans), len(queries), *chain(*queries)]
+        }
+        return vars(self) | {"recorded": recorded}
 
     @classmethod
-    def decode(cls, values: Iterable[int]) -> "SelectionPolicy":
-        """Decode what `encode` returned."""
-        numbers = iter(values)
-        start, selector, topk, measure = _take(numbers, 4)
-        forbidden, pinned = _spans(numbers), _spans(numbers)
-        recorded: dict[int, dict[int, np.ndarray]] = {}
-        for _ in range(next(numbers)):
-            position, layers = _take(numbers, 2)
-            chosen = recorded[position] = {}
-            for _ in range(layers):
-                layer, count = _take(numbers, 2)
-                chosen[layer] = np.array(_take(numbers, count), dtype=np.int32)
-        return cls(start, SELECTORS[selector], topk or None, forbidden, pinned, recorded, bool(measure))
+    def from_json(cls, values: dict[str, Any]) -> "SelectionPolicy":
+        """The policy that `to_json` was called on."""
+        recorded = {
+            int(position): {int(layer): np.array(chosen, dtype=np.int32) for layer, chosen in layers.items()}
+            for position, layers in values["recorded"].items()
+        }
+        spans = {name: tuple(map(tuple, values[name])) for name in ("forbidden", "pinned")}
+        return cls(**values | spans | {"recorded": recorded})
 
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _take(numbers: Iterator[int], count: int) -> list[int]:
-    return [next(numbers) for _ in range(count)]
-
-
-def _spans(numbers: Iterator[int]) -> tuple[Span, ...]:
-    return tuple((next(numbers), next(numbers)) for _ in range(next(numbers)))

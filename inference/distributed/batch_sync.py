@@ -1,6 +1,6 @@
 """A step's batch for the other ranks: rank 0 sends only the changes since the last step, and each rank rebuilds the batch."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,25 +12,24 @@ from ..params import SamplingParams
 _KEPT = 1024  # requests that the ranks remember between steps; one that returns after it was dropped is sent whole
 
 
+Policies = dict[str, dict[str, Any]]  # SelectionPolicy.to_json by request id
+
+
 class BatchUpdate(NamedTuple):
     """The parts of one step's batch that the receiver does not know. All arrays are int64."""
 
-    # [9, B]: rows of request ids, admissions and ranks (as in Request), starts, token counts, logit counts, draft counts, draft
-    # rows (as in Batch), and the number of pages already known of this admission.
+    # [10, B]: rows of request ids, admissions and ranks (as in Request), starts, token counts, logit counts, draft counts, draft
+    # rows (as in Batch), and the numbers of pages of this admission that are known already, and of those in `pages`.
     entries: np.ndarray
     # The new tokens of all entries, one after the other; zeros where the device holds them (Batch.sampled_rows, drafts). An
     # entry inside a prompt also has the token after its own, if the draft layer goes over the entry.
     tokens: np.ndarray
     # [P]: the pages of all entries that are not known yet, one entry after the other.
     pages: np.ndarray
-    # [B]: how many of those pages belong to each entry.
-    page_counts: np.ndarray
     # The ids of requests to forget.
     dropped: np.ndarray
     # [B], or empty: Batch.sampled_rows.
     sampled_rows: np.ndarray
-    # For each entry whose request has a SelectionPolicy that is not known yet: its index, the number of integers, and they.
-    policies: np.ndarray
 
 
 class BatchEncoder:
@@ -40,39 +39,38 @@ class BatchEncoder:
         # Request id -> the admission whose pages were sent, and how many of them. The least recently used request comes first.
         self._sent: dict[int, tuple[int, int]] = {}
 
-    def encode(self, batch: Batch) -> BatchUpdate:
-        """Return the batch's changes. They count as sent from here on, unless this raises."""
+    def encode(self, batch: Batch) -> tuple[BatchUpdate, Policies]:
+        """Return the batch's changes and new policies. They count as sent from here on, unless this raises."""
         sent = dict(self._sent)
         entries: list[tuple[int, ...]] = []
         tokens: list[int] = []
-        pages, page_counts, policies = [], [], []
+        pages, policies = [], Policies()
         none = (0,) * len(batch.requests)
         drafts = batch.draft_counts or none, batch.draft_rows or none
         for request, start, count, logit_count, draft_count, draft_row in zip(
             batch.requests, batch.starts, batch.counts, batch.logit_counts, *drafts, strict=True
         ):
             if request.policy is not None and request.id not in sent:
-                encoded = request.policy.encode()
-                policies += [len(entries), len(encoded), *encoded]
+                policies[str(request.id)] = request.policy.to_json()
             admission, known = sent.pop(request.id, (request.cache.admission, 0))
             if admission != request.cache.admission:  # it was preempted meanwhile and has other pages now
                 known = 0
             sent[request.id] = (request.cache.admission, len(request.cache.pages))
             place = (request.id, request.cache.admission, request.cache.rank)
-            entries.append((*place, start, count, logit_count, draft_count, draft_row, known))
+            new_pages = request.cache.pages[known:]
+            entries.append((*place, start, count, logit_count, draft_count, draft_row, known, len(new_pages)))
             is_followed = _is_followed(len(entries) - 1, logit_count, batch.draft_tokens, batch.draft_entries)
             end = start + count - draft_count + is_followed
             tokens += [0] if batch.sampled_rows else request.tokens[start:end] + [0] * draft_count
-            pages += request.cache.pages[known:]
-            page_counts.append(len(request.cache.pages) - known)
+            pages += new_pages
         dropped = list(sent)[: max(len(sent) - max(_KEPT, len(entries)), 0)]
         for id in dropped:
             del sent[id]
         columns = list(zip(*entries, strict=True))
-        arrays = (columns, tokens, pages, page_counts, dropped, batch.sampled_rows, policies)
+        arrays = (columns, tokens, pages, dropped, batch.sampled_rows)
         update = BatchUpdate(*(np.array(values, dtype=np.int64) for values in arrays))
         self._sent = sent
-        return update
+        return update, policies
 
 
 class BatchDecoder:
@@ -82,25 +80,26 @@ class BatchDecoder:
         self._requests: dict[int, Request] = {}
 
     def decode(
-        self, update: BatchUpdate, decodes: int, draft_tokens: int | None = None, draft_entries: int | None = None
+        self,
+        update: BatchUpdate,
+        policies: Policies,
+        decodes: int,
+        draft_tokens: int | None = None,
+        draft_entries: int | None = None,
     ) -> Batch:
         """The batch, whose requests have all that a step reads: the tokens of this step and all their pages."""
-        columns, tokens, pages, page_counts, dropped, sampled_rows, encoded = (array.tolist() for array in update)
-        policies, at = dict[int, SelectionPolicy](), 0
-        while at < len(encoded):
-            entry, count = encoded[at : at + 2]
-            policies[entry] = SelectionPolicy.decode(encoded[at + 2 : at + 2 + count])
-            at += 2 + count
-        ids, admissions, ranks, starts, counts, logit_counts, draft_counts, draft_rows, known_counts = columns
+        columns, tokens, pages, dropped, sampled_rows = (array.tolist() for array in update)
+        ids, admissions, ranks, starts, counts, logit_counts, draft_counts, draft_rows, *page_counts = columns
         requests: list[Request] = []
         token, page = 0, 0
         for id, admission, rank, start, count, logit_count, known, page_count in zip(
-            ids, admissions, ranks, starts, counts, logit_counts, known_counts, page_counts, strict=True
+            ids, admissions, ranks, starts, counts, logit_counts, *page_counts, strict=True
         ):
             count += _is_followed(len(requests), logit_count, draft_tokens, draft_entries)
             request = self._requests.get(id)
             if request is None:
-                request = Request(id, (), SamplingParams(), max_tokens=0, seed=0, policy=policies.get(len(requests)))
+                policy = SelectionPolicy.from_json(policies[str(id)]) if str(id) in policies else None
+                request = Request(id, (), SamplingParams(), max_tokens=0, seed=0, policy=policy)
                 self._requests[id] = request
             # The step does not read earlier tokens: they are in the cache. Zeros stand for those that were never sent.
             request.tokens += [0] * (start + count - len(request.tokens))

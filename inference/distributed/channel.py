@@ -9,6 +9,7 @@ import struct
 import threading
 from collections.abc import Sequence
 from enum import StrEnum
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,9 @@ class MessageKind(StrEnum):
     COUNT_PAGES = "count pages"  # count the pages that fit in memory. Values: a CacheBudget. Reply: pages.
     START = "start"  # allocate the caches and make the runner. Values: Limits.
     FILL_CACHES = "fill caches"  # fill the caches with random entries. Only benchmarks send it.
-    STEP = "step"  # run one batch. Values: decodes, draft_tokens, draft_entries, inspect. Arrays: a BatchUpdate.
+    # Run one batch. Values: policies (new ones), decodes, draft_tokens, draft_entries, takes_logits, inspect, and in plans the
+    # number of each observer's arrays. Arrays: a BatchUpdate, then the observers'.
+    STEP = "step"
     DRAFT = "draft"  # draft after that step. Values: whether any request is not greedy.
     # From rank 0 to the other ranks, at the end of the job.
     END = "end"  # all work is done: leave in order
@@ -42,7 +45,7 @@ class Message(NamedTuple):
 
 def pack(kind: MessageKind, values: dict[str, Any] | None = None, arrays: Sequence[np.ndarray] = ()) -> bytes:
     header = {"kind": kind, "values": values or {}, "arrays": [[array.dtype.str, array.shape] for array in arrays]}
-    head = json.dumps(header).encode()
+    head = json.dumps(header, default=index).encode()  # numpy's integers, too
     body = b"".join(array.tobytes() for array in arrays)
     return _SIZES.pack(len(head), len(body)) + head + body
 

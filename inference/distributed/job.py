@@ -79,9 +79,8 @@ class Member:
 
     def _leave(self, single: bool = False) -> None:
         """Leave the group of collectives, with all ranks at the same time or as a single rank."""
-        for (
-            release
-        ) in self.before_end:  # also of CUDA graphs that contain collectives: NCCL would wait for them for ever
+        # Also of CUDA graphs that contain collectives: NCCL would wait for them for ever.
+        for release in self.before_end:
             release()
         if dist.is_initialized():
             gc.collect()

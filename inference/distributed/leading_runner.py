@@ -55,9 +55,10 @@ class LeadingRunner:
         with interrupts_deferred():
             recorder = SelectionRecorder(batch) if batch.is_inspected else None
             plans = self._runner.plan(batch)
-            update = self._batches.encode(batch)  # last, because from here on it counts as sent
+            update, policies = self._batches.encode(batch)  # last, because from here on it counts as sent
             with self._job.together():
                 header: dict[str, Any] = {
+                    "policies": policies,
                     "decodes": batch.decodes,
                     "draft_tokens": batch.draft_tokens,
                     "draft_entries": batch.draft_entries,
@@ -68,9 +69,6 @@ class LeadingRunner:
                 self._job.broadcast(MessageKind.STEP, header, [*update, *chain.from_iterable(plans)])
                 broadcast_sampled_tokens(batch, self._runner)
                 return self._runner.run(batch, recorder, plans, self._share)
-
-    def device_fault(self) -> str | None:
-        return self._runner.device_fault()
 
     def errors(self, requests: Sequence[Request]) -> dict[int, str]:
         return self._runner.errors(requests)

@@ -1,7 +1,7 @@
 """Which model to load and how to run it: resolved on rank 0, the same on every rank."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,19 +10,19 @@ import torch
 from ...kernels.availability import check_backend, not_deterministic
 from ...kernels.device import check_device
 from ...kernels.errors import ArgumentError
-from ...model.checkpoint.config_json import config_json, parse_config, read_config
+from ...model.checkpoint.config_json import parse_config, read_config
 from ...model.checkpoint.load import load_model
 from ...model.checkpoint.locate import has_mtp_layer
 from ...model.checkpoint.manifest import Progress
 from ...model.checkpoint.safetensors import is_plain
-from ...model.config import ModelConfig, Precision
+from ...model.config import ModelConfig, Precision, YarnScaling
 from ...model.mtp import MTPTables
 from ...model.parallel.collectives import Ranks
 from ...model.parallel.plan import Plan
 from ...model.parallel.shard import build_model, divide_sequences
 from ...model.synthetic.weights import fill_synthetic
 from ...model.transformer import Transformer
-from ..config import AUTO, MAX_DRAFT_TOKENS, EngineConfig
+from ..config import AUTO, EngineConfig, check_drafts
 from ..engine.sizing import has_room_for_heads
 
 
@@ -76,9 +76,7 @@ class ModelSource:
     def with_drafts(self, value: int | Literal["auto"]) -> tuple["ModelSource", int]:
         """This source, with the MTP layer if it is to guess tokens, and Limits.speculative_tokens. ArgumentError for others."""
         config, here = self.config, self.directory
-        numbers = range(MAX_DRAFT_TOKENS + 1)
-        if value != "auto" and (isinstance(value, bool) or not isinstance(value, int) or value not in numbers):
-            raise ArgumentError("speculative_tokens", f"{value!r}", f"0 to {MAX_DRAFT_TOKENS}, or 'auto'")
+        check_drafts(value)
         # With offloaded experts, a step with drafts reads more experts than its tokens save, and has no graphs (docs/offload.md).
         # Steps of many sequences, which `divides_sequences` is for, gain nothing by drafts.
         if value == 0 or (value == "auto" and (here is None or self.offload or self.divides_sequences)):
@@ -94,7 +92,7 @@ class ModelSource:
     def load(self, device: str, ranks: Ranks | None, progress: Progress | None = None) -> Transformer:
         """Load the model, or this rank's shard of it. The caller has called `check_fits`. ValueError for a damaged checkpoint."""
         if self.directory is not None:
-            arguments = (self.directory, self.precision, self.backend, device, None, progress, ranks)
+            arguments = (self.directory, self.precision, self.backend, device, progress, ranks)
             options = self.verify_hashes, self.mtp, self.deterministic, self.config, self.offload, self.whole_attention
             model = load_model(*arguments, *options)
         else:
@@ -121,10 +119,13 @@ class ModelSource:
     def to_json(self) -> dict[str, Any]:
         """JSON values, for the message to the other ranks."""
         directory = None if self.directory is None else str(self.directory.resolve())
-        return vars(self) | {"config": config_json(self.config), "directory": directory}
+        return asdict(self) | {"directory": directory}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "ModelSource":
         """The source that `to_json` was called on."""
         directory = None if values["directory"] is None else Path(values["directory"])
-        return cls(**values | {"config": parse_config(values["config"]), "directory": directory})
+        config, yarn, block = values["config"], values["config"]["yarn"], values["config"]["weight_block"]
+        config |= {"yarn": yarn and YarnScaling(**yarn), "weight_block": block and tuple(block)}
+        config["eos_token_ids"] = tuple(config["eos_token_ids"])
+        return cls(**values | {"config": ModelConfig(**config), "directory": directory})

@@ -10,7 +10,7 @@ from ...model.synthetic.caches import fill_synthetic_caches
 from ...model.transformer import Transformer
 from ..config import CacheBudget, Limits
 from ..engine.running.runner import Runner, make_runner
-from ..engine.running.selection import IgnoredSelections
+from ..engine.running.selection import SelectionRecorder
 from ..engine.sizing import check_fits, count_pages
 from ..engine.step import Step
 from .batch_sync import BatchDecoder, BatchUpdate
@@ -69,13 +69,15 @@ class Worker:
             assert kind == MessageKind.STEP and self._runner is not None, kind
             count = len(BatchUpdate._fields)
             update = BatchUpdate(*arrays[:count])
-            batch = self._batches.decode(update, values["decodes"], values["draft_tokens"], values["draft_entries"])
+            names = ("policies", "decodes", "draft_tokens", "draft_entries")
+            batch = self._batches.decode(update, *(values[name] for name in names))
             if values["takes_logits"]:
                 batch = replace(batch, take_logits=lambda logits: None)
             rest = iter(arrays[count:])
             plans = [tuple(islice(rest, length)) for length in values["plans"]]
             broadcast_sampled_tokens(batch, self._runner)
-            recorder = IgnoredSelections() if values["inspect"] else None
+            # It keeps nothing, because only rank 0's requests ask for selections.
+            recorder = SelectionRecorder(batch) if values["inspect"] else None
             self._step = self._runner.run(batch, recorder, plans)
 
     def _load(self, source: ModelSource) -> Transformer:

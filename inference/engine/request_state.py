@@ -65,8 +65,8 @@ class RequestState:
             self._drafted, count = drafted, tokens - len(self.request.prompt)
             del self.request.tokens[tokens:], self._text[pieces:], self._logprobs[count:], self._selection[count:]
             self.__post_init__()  # the decoder starts again
-            for token in self.request.output:
-                self._push_text(token)
+            for count, token in enumerate(self.request.output, 1):
+                self._push_text(token, count)
             self.finish_reason = self.stop_reason = self.error = None
             raise
 
@@ -122,14 +122,15 @@ class RequestState:
         elif token in params.stop_token_ids:
             self.finish_reason, self.stop_reason = "stop", token
         else:
-            text = self._push_text(token)
+            text = self._push_text(token, request.output_count)
             if self.finish_reason is None and request.output_count >= request.max_tokens:
                 self.finish_reason = "length"
         if self.finish_reason is not None:
             text += self._flush()
         return self._delta(text, sample, selection)
 
-    def _push_text(self, token: int) -> str:
+    def _push_text(self, token: int, count: int) -> str:
+        """Return the text that is safe to show after the answer's token number `count`."""
         if self._decoder is None:
             return ""
         try:
@@ -141,17 +142,18 @@ class RequestState:
         if token in self._marks:
             self._in_content = self._marks[token]
             return _named("matching stop strings", self._stops.finish) + text
-        return self._through_stops(text)
+        return self._through_stops(text, count)
 
     def _flush(self) -> str:
         """Return the held-back text once the request ends. After a stop string it is not part of the answer."""
         if self.finish_reason is None or self._decoder is None or isinstance(self.stop_reason, str):
             return ""
-        text = self._through_stops(_named("the detokenizer", self._decoder.finish))
+        text = _named("the detokenizer", self._decoder.finish)
+        text = self._through_stops(text, self.request.output_count)
         return text if isinstance(self.stop_reason, str) else text + _named("matching stop strings", self._stops.finish)
 
-    def _through_stops(self, text: str) -> str:
-        if not self._in_content or self.request.output_count < self.request.params.min_tokens:
+    def _through_stops(self, text: str, count: int) -> str:
+        if not self._in_content or count < self.request.params.min_tokens:
             return text
         safe, hit = _named("matching stop strings", lambda: self._stops.push(text))
         if hit is not None:

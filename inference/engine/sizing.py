@@ -1,10 +1,12 @@
 """Checks that a model fits in memory, counts the cache pages that fit next to it, and resolves the engine's limits."""
 
+import math
 import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -35,7 +37,6 @@ def resolve_limits(
     chosen: EngineConfig,
     speculative_tokens: int = 0,
     count_pages: Callable[[CacheBudget], int] | None = None,
-    observers: tuple[str, ...] = (),
     data_ranks: int = 1,
 ) -> Limits:
     """The engine's limits: those that are chosen, and defaults for the others. ArgumentError for one that is not allowed.
@@ -43,7 +44,7 @@ def resolve_limits(
     The defaults: max_model_len: what the model's positions and the pages allow. max_batch_tokens: 2048 on a CPU, 8192 on a GPU.
     max_sequences: 64 on a CPU, 256 on a GPU. page_count: what fits in memory_fraction, which is 0.25 of a CPU's available memory
     or 0.9 of a GPU's memory less the weights. speculative_tokens: as in Limits. count_pages: computes the number of pages from
-    the budget, and warms a GPU's kernels up. observers, data_ranks: as in Limits.
+    the budget, and warms a GPU's kernels up. data_ranks: as in Limits.
     """
     max_model_len, max_batch_tokens, max_sequences = chosen.max_model_len, chosen.max_batch_tokens, chosen.max_sequences
     page_count, memory_fraction = chosen.page_count, chosen.memory_fraction
@@ -60,7 +61,7 @@ def resolve_limits(
     sizes = (max_batch_tokens, max_sequences, max_model_len or positions)
     if not 0 < fraction <= 1:
         raise ArgumentError("memory_fraction", fraction, "above 0 and at most 1")
-    budget = CacheBudget(*sizes, fraction, observers, page_count, chosen.expert_slots, data_ranks)
+    budget = CacheBudget(*sizes, fraction, chosen.observers, page_count, chosen.expert_slots, data_ranks)
     if count_pages is not None:
         page_count = count_pages(budget)
     elif page_count is None:
@@ -76,7 +77,7 @@ def resolve_limits(
         page_count=page_count,
         reuse_pages=chosen.reuse_pages,
         decode_graphs=chosen.decode_graphs,
-        observers=observers,
+        observers=chosen.observers,
         speculative_tokens=speculative_tokens,
         data_ranks=data_ranks,
         spare_core=chosen.spare_core,
@@ -164,15 +165,24 @@ def check_fits(
         return
     where = f"{free / _GIB:.1f} of {device}'s {total / _GIB:.1f} GiB are" if on_gpu else f"{free / _GIB:.1f} GiB are"
     part = f"rank 0's shard of {ranks}" if on_gpu and ranks > 1 else "the model"
-    more = next((n for n in (2, 4, 8) if on_gpu and n > ranks and sum(needed(n, precision, mtp)) <= free), None)
+
+    def takes(*form: Any) -> float:
+        """Bytes of this form; infinite if the model cannot have it."""
+        try:
+            return sum(needed(*form))
+        except ValueError:
+            return math.inf
+
+    more = next((n for n in (2, 4, 8) if on_gpu and n > ranks and takes(n, precision, mtp) <= free), None)
     ways = [] if more is None else [f"--tensor-parallel-size {more}"]
-    ways += ["no --attention data"] if whole_attention and sum(needed(ranks, precision, mtp, False)) <= free else []
-    ways += ["--speculative-tokens 0"] if mtp and sum(needed(ranks, precision, False)) <= free else []
-    ways += ["--precision fp8"] if precision != "fp8" and sum(needed(ranks, "fp8", mtp)) <= free else []
+    ways += ["no --attention data"] if whole_attention and takes(ranks, precision, mtp, False) <= free else []
+    ways += ["--speculative-tokens 0"] if mtp and takes(ranks, precision, False) <= free else []
+    ways += ["--precision fp8"] if precision != "fp8" and takes(ranks, "fp8", mtp) <= free else []
     ways += ["--layers N"] if synthetic else []
-    smallest = sum(needed(8 if on_gpu else ranks, "fp8", False)) / _GIB
+    smallest = takes(8 if on_gpu else ranks, "fp8", False) / _GIB
     form = f"--precision fp8{' --tensor-parallel-size 8' * on_gpu}{' --speculative-tokens 0' * mtp}"
-    advice = f"use {' or '.join(ways)}" if ways else f"its smallest form, {form}, takes {smallest:.1f} GiB"
+    advice = f": its smallest form, {form}, takes {smallest:.1f} GiB" if smallest < math.inf else ""
+    advice = f": use {' or '.join(ways)}" if ways else advice
     if directory is not None and not offload:
         speed = estimate_offload(config, precision, device, ranks, mtp, directory)
         if (1 if on_gpu else ranks) * speed.residents + page <= free:
@@ -180,7 +190,7 @@ def check_fits(
     layers = f"{config.num_hidden_layers} layers{' and the MTP layer' if mtp else ''}"
     raise ValueError(
         f"{part} takes {weights / _GIB:.1f} GiB of weights in {precision} precision ({layers}) "
-        f"and {page / 2**20:.1f} MiB for one page of {PAGE_SIZE} tokens; {where} free: {advice}"
+        f"and {page / 2**20:.1f} MiB for one page of {PAGE_SIZE} tokens; {where} free{advice}"
     )
 
 
@@ -232,7 +242,7 @@ def pages_in_memory(
         room = int(fraction * available_memory()) // ranks
         pages = min(room // page, _CPU_SEQUENCES * -(-budget.max_model_len // PAGE_SIZE))
     if pages < 1:
-        step = f" beside the {step_bytes / 2**20:.1f} MiB of a step" if step_bytes else ""
+        step = f" next to the {step_bytes / 2**20:.1f} MiB of a step" if step_bytes else ""
         raise ArgumentError(
             "memory_fraction",
             f"{fraction}, which leaves {max(room, 0) / 2**20:.1f} MiB for the caches{step}",

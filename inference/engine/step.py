@@ -14,6 +14,7 @@ import torch
 from .fault import Fault, log_fault
 from .request import Request
 from .running.selection import SelectionRecorder
+from .sampling.filters import on_device
 from .sampling.graph_tokens import GreedySample, GreedyTokens
 from .sampling.noise import DraftNoise
 from .sampling.sampler import Drafts, Sample, SampledTokens, draft_noise, needs_host_sync, sample_tokens
@@ -56,9 +57,6 @@ class ModelRunner(Protocol):
 
     def run(self, batch: Batch) -> "Step":
         """Launch a step."""
-
-    def device_fault(self) -> str | None:
-        """Return why the GPU has failed; None if it works. Waits for the device."""
 
     def stage_tokens(self, tokens: torch.Tensor) -> None:
         """Keep sampled tokens, int64 [N] on the device, for the next step."""
@@ -173,9 +171,8 @@ class Step(ABC):
         batch, drafts = self.batch, None
         if batch.draft_counts:
             sampling = [i for i, logit_count in enumerate(batch.logit_counts) if logit_count]
-            rows, table = torch.tensor([batch.draft_rows[i] for i in sampling]), self.runner.drafts
-            if table.is_cuda:
-                rows = rows.pin_memory().to(table.device, non_blocking=True)
+            table = self.runner.drafts
+            rows = on_device(table.device, [batch.draft_rows[i] for i in sampling])
             drafts = Drafts([batch.draft_counts[i] for i in sampling], table[rows])
         try:
             sampled = sample_tokens(self.logits, self.requests, drafts)

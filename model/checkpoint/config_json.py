@@ -244,9 +244,6 @@ def _read_layer_types(values: dict[str, Any], found: dict[str, Any]) -> None:
                 "mlp_layer_types", types, f"'dense' layers first, then 'sparse' ones, {short_repr(layers)} in all"
             )
         found["first_k_dense_replace"] = dense
-    elif type(layers) is int and type(found.get("first_k_dense_replace")) is int:
-        # A number above the number of layers means all of them. The MTP layer that may follow still has experts.
-        found["first_k_dense_replace"] = min(found["first_k_dense_replace"], layers)
     types = values.get("layer_types")
     if types is not None and (
         not isinstance(types, list) or len(types) != layers or any(one not in _LAYER_TYPES for one in types)

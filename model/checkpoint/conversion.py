@@ -19,7 +19,7 @@ import xxhash
 
 from ..errors import CheckpointError
 from ..parallel.plan import Plan, ShardSlice
-from ..weight_map import TensorSpec, scale_parameter
+from ..weight_map import scale_parameter
 from .config_json import read_config
 from .files import sync, write_json
 from .load import read_ahead
@@ -191,11 +191,9 @@ def _hashes(path: Path) -> Path:
 
 def _rank_writers(plan: Plan, sources: list[TensorSource]) -> list["_TensorWriter"]:
     """The writers of a rank's tensors, in the order of its file."""
-    by_place = {_place(source.shard.spec): source for source in sources}
+    by_shard = {source.shard: source for source in sources}
     fused = fused_parameters(plan)
-    return [
-        writer for each in fused for writer in _writers(each, [by_place[_place(shard.spec)] for shard in each.shards])
-    ]
+    return [writer for each in fused for writer in _writers(each, [by_shard[shard] for shard in each.shards])]
 
 
 def _header(writers: list["_TensorWriter"]) -> bytes:
@@ -234,11 +232,6 @@ def _write_rank_file(
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error  # Python does not say which file it was
-
-
-def _place(spec: TensorSpec) -> tuple[str | None, int | None, int]:
-    """Return a tensor's place in the model, which is unique within a rank."""
-    return spec.parameter, spec.expert, spec.row
 
 
 def _writers(fused: FusedParameter, parts: list[TensorSource]) -> Iterator["_TensorWriter"]:

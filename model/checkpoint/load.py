@@ -7,10 +7,9 @@ converted file holds only its rank's part.
 
 import warnings
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -83,7 +82,6 @@ def load_model(
     precision: Precision = "exact",
     backend: str = "auto",
     device: str | torch.device = "cpu",
-    config_overrides: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     ranks: Ranks | None = None,
     verify_hashes: bool = True,
@@ -96,15 +94,15 @@ def load_model(
     """Load the model of a checkpoint directory (config.json and safetensors) in `precision` on `device`.
 
     ranks: the job that shares the model; None: this process holds all of it. config: None stands for the directory's config.json.
-    config_overrides: fields of `ModelConfig`. verify_hashes: compare the bytes read with the checkpoint's manifest, if it has one.
-    mtp: also load the MTP layer, which drafts. deterministic: see `Compute`. offload: leave the routed experts in their files, to
-    be checked when they are first read. whole_attention: see Plan; only for the Hugging Face layout.
+    verify_hashes: compare the bytes read with the checkpoint's manifest, if it has one. mtp: also load the MTP layer, which drafts.
+    deterministic: see `Compute`. offload: leave the routed experts in their files, to be checked when they are first read.
+    whole_attention: see Plan; only for the Hugging Face layout.
     Peak memory is the parameters plus less than twice the largest tensor.
     Raises ConfigError or CheckpointError, each of one line. Headers are checked before anything is allocated; NaN, infinity and
     changed bytes are found while reading.
     """
     directory = Path(path)
-    config = (config or read_config(directory)).with_overrides(**(config_overrides or {}))
+    config = config or read_config(directory)
     config.check_precision(precision)
     tables = find_mtp_tables(directory, config) if mtp else None
     plan = Plan(config, ranks.rank, ranks.size, tables, whole_attention) if ranks else Plan(config, mtp=tables)
@@ -133,10 +131,8 @@ def load_weights(
     """
     targets: dict[str, torch.Tensor] = dict(model.state_dict(keep_vars=True))
     if config.tie_word_embeddings:  # a shared table is read once
-        head = targets.get("lm_head.weight")
-        if head is None or head.data_ptr() == targets["embed_tokens.weight"].data_ptr():
-            targets.pop("lm_head.weight", None)
-            sources = [each for each in sources if each.shard.spec.parameter != "lm_head.weight"]
+        del targets["lm_head.weight"]
+        sources = [each for each in sources if each.shard.spec.parameter != "lm_head.weight"]
     filled = dict.fromkeys(targets, 0)
     total = sum(source.size for source in sources)
     done = 0

@@ -19,11 +19,12 @@ manifest.
 import os
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from io import FileIO
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ from .safetensors import INDEX, StoredTensor, is_plain, parse_file, read_header,
 HASH = "xxh3-128"
 _PIECE_BYTES = 2**22
 _THREADS = 4
+
+Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
 
 
 def digest(data: Any) -> str:
@@ -167,21 +170,26 @@ def read_into(file: Path, start: int, data: memoryview, identity: tuple[int, int
         raise CheckpointError(file, f"can no longer be read ({error.strerror})") from error
 
 
-def hash_ranges(ranges: Iterator[tuple[Path, int, int]]) -> Generator[str, None, None]:
-    """Read byte ranges [start, stop) of files with a few threads, and yield their hashes in order."""
+def hash_ranges(ranges: Sequence[tuple[Path, int, int]], progress: Progress | None) -> Generator[str, None, None]:
+    """Read byte ranges [start, stop) of files with a few threads, and yield their hashes in order.
+
+    Close it: an exception would keep it alive, and it may end on one of its own threads, which cannot join itself.
+    """
 
     def one(file: Path, start: int, stop: int) -> str:
         return digest(read_bytes(file, start, stop))
 
-    pending: deque[Future[str]] = deque()
+    pending, rest = deque[Future[str]](), iter(ranges)
+    total, done = sum(stop - start for _, start, stop in ranges), 0
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="hash") as pool:
         try:
-            for each in ranges:
-                if len(pending) > _THREADS:
-                    yield pending.popleft().result()
-                pending.append(pool.submit(one, *each))
-            while pending:
-                yield pending.popleft().result()
+            for _, start, stop in ranges:
+                pending.extend(pool.submit(one, *each) for each in islice(rest, _THREADS + 1 - len(pending)))
+                found = pending.popleft().result()
+                done += stop - start
+                if progress is not None:
+                    progress(done, total)
+                yield found
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -195,8 +203,6 @@ CONVERTED_FORMAT = "deepseek-v32 converted checkpoint, version 3"
 # Files other than weights that this program reads.
 SETTINGS = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 _VOCABULARIES = ("*.model", "*.tiktoken", "vocab.json", "vocab.txt", "merges.txt")
-
-Progress = Callable[[int, int], None]  # (bytes done, bytes in all)
 
 
 @dataclass(frozen=True)
@@ -304,13 +310,9 @@ def write_manifest(directory: Path, progress: Progress | None = None) -> int:
         (tensor, *bounds) for tensors in by_file.values() for tensor in tensors.values() for bounds in pieces_of(tensor)
     ]
     hashes: dict[str, list[str]] = {name: [] for name in stored}
-    total, done = sum(tensor.size for tensor in stored.values()), 0
-    found = hash_ranges((tensor.file, start, stop) for tensor, start, stop in ranges)
-    for (tensor, start, stop), each in zip(ranges, found, strict=True):
-        hashes[tensor.name].append(f"{stop - start}:{each}")
-        done += stop - start
-        if progress is not None:
-            progress(done, total)
+    with closing(hash_ranges([(tensor.file, start, stop) for tensor, start, stop in ranges], progress)) as found:
+        for (tensor, start, stop), each in zip(ranges, found, strict=True):
+            hashes[tensor.name].append(f"{stop - start}:{each}")
     files = {
         file.name: {"size": file.stat().st_size, "tensors": {name: " ".join(hashes[name]) for name in tensors}}
         for file, tensors in by_file.items()
@@ -337,14 +339,9 @@ def verify(directory: Path, progress: Progress | None = None) -> int:
         hashes.add(tensors, manifest.check_tensors(file, tensors))
         names += [(file, name) for name in tensors]
     pieces = [(file, piece) for file, name in names for piece in hashes.pieces(file, name)]
-    total, done = sum(piece.stop - piece.start for _, piece in pieces), 0
-    # Closed here: an exception would keep the generator alive, and it may end on one of its own threads, which cannot join itself.
-    with closing(hash_ranges((file, piece.start, piece.stop) for file, piece in pieces)) as found:
+    with closing(hash_ranges([(file, piece.start, piece.stop) for file, piece in pieces], progress)) as found:
         for (file, piece), each in zip(pieces, found, strict=True):
             piece.check(file, each, manifest.path.name)
-            done += piece.stop - piece.start
-            if progress is not None:
-                progress(done, total)
     return len(names)
 
 

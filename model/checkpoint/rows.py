@@ -83,9 +83,8 @@ class ParameterLoader:
     ) -> None:
         self._source, self._target, self._scale_target, self._ue8m0 = source, target, scale_target, ue8m0
         self._unusual = unusual
-        self._scale: torch.Tensor | None = (
-            None  # this rank's part of the stored scales, to multiply by, on the target's device
-        )
+        # This rank's part of the stored scales, to multiply by, on the target's device.
+        self._scale: torch.Tensor | None = None
         width = max(prod(source.weight.shape[1:]), 1)
         self._step = max(FP8_BLOCK, _CONVERTED // width // FP8_BLOCK * FP8_BLOCK)  # rows that are converted at a time
 

@@ -33,10 +33,6 @@ class Ranks:
         self.rank, self.size = rank, size
         self._shared = shared
 
-    def by_library(self) -> "Ranks":
-        """Return the same rank with all sums done by torch.distributed."""
-        return self if self._shared is None else Ranks(self.rank, self.size)
-
     def fuses_norm(self, x: torch.Tensor) -> bool:
         """Return whether the sum of x [T, D] may be left to the next norm, as `PendingSum`."""
         return self._shared is not None and self._shared.norms.fits_norm(x, x)

@@ -126,13 +126,6 @@ class Plan:
         if part == "experts":
             # Parameters that stack experts. Each expert is on this rank wholly or not at all.
             return ShardSlice(0, 0, len(self.experts))
-        return self._slice(shape, dim)
-
-    def heads_of(self, name: str, shape: Sequence[int]) -> ShardSlice:
-        """Return the slice of an attention parameter that this rank's heads use."""
-        return self._slice(shape, _rule(name)[1])
-
-    def _slice(self, shape: Sequence[int], dim: int) -> ShardSlice:
         size = shape[dim] // self.size
         return ShardSlice(dim, size * self.rank, size * (self.rank + 1))
 

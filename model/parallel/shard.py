@@ -73,7 +73,7 @@ def shard_model(model: Transformer, plan: Plan, ranks: Ranks, device: torch.devi
     """Turn a whole model on the meta device into one rank's part on `device`, with the collectives between ranks."""
     config, split = plan.config, plan.split
     if model.compute.backend == preference_of("reference"):
-        ranks = ranks.by_library()
+        ranks = Ranks(ranks.rank, ranks.size)  # all sums are torch.distributed's
     for name, module in model.named_modules():
         if isinstance(module, MixtureOfExperts) and not plan.holds(f"{name}.shared_experts.down_proj.weight"):
             module.shared_experts = None
@@ -137,11 +137,13 @@ def own_heads(whole: MultiHeadLatentAttention, plan: Plan) -> MultiHeadLatentAtt
     """Return the attention of this rank's heads, whose weights are views of the whole ones."""
     part = copy(whole)
     part._modules = dict(whole._modules)
+    plan = replace(plan, whole_attention=False)
     for name in ("q_b_proj", "kv_b_proj", "o_proj"):
         module = part._modules[name] = copy(whole.get_submodule(name))
         module._parameters = {}
         for key, value in whole.get_submodule(name).named_parameters():
-            kept = plan.heads_of(f"self_attn.{name}.{key}", value.shape)
+            kept = plan.slice_of(f"self_attn.{name}.{key}", value.shape)
+            assert kept is not None
             view = value.narrow(kept.dim, kept.start, kept.size)
             module._parameters[key] = nn.Parameter(view, requires_grad=False)
     _keep_heads(part, plan.size)

@@ -11,7 +11,7 @@ from deepseek_v32.inference.engine import step
 from deepseek_v32.inference.engine.engine import Engine
 from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.request_state import RequestState
-from deepseek_v32.inference.engine.running import eager_step, scoring
+from deepseek_v32.inference.engine.running import runner, scoring
 from deepseek_v32.inference.engine.running.decode_graph import DecodeGraphs
 from deepseek_v32.inference.engine.running.inputs import DecodeInputs
 from deepseek_v32.inference.engine.running.runner import Runner
@@ -66,7 +66,7 @@ def _puts(loop: BaseEventLoop, callback: Callable[..., object], *arguments: Any)
 
 POINTS = (
     Point("forward", Runner, "run", "step"),
-    Point("inputs", eager_step, "prepare", "step"),
+    Point("inputs", runner, "prepare", "step"),
     Point("graph replay", DecodeGraphs, "run", "step", where="graphs"),
     Point("graph inputs", DecodeInputs, "fill", "step", where="graphs"),
     Point("graph capture", DecodeGraphs, "_step", "step", where="graphs"),

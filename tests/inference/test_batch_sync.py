@@ -43,7 +43,7 @@ def test_followers_see_the_same_batches(monkeypatch, seed, kept):
         batch = Batch.of([(request, rng.randint(1, request.remaining)) for request in chosen])
         if max(batch.counts) == 1 and rng.random() < 0.5:  # its input tokens are only on the device
             batch = replace(batch, sampled_rows=tuple(rng.sample(range(20), len(batch.requests))))
-        seen = decoder.decode(encoder.encode(batch), batch.decodes)
+        seen = decoder.decode(*encoder.encode(batch), batch.decodes)
         assert seen.sampled_rows == batch.sampled_rows
         assert (seen.starts, seen.counts, seen.logit_counts, seen.decodes) == (
             batch.starts,
@@ -68,9 +68,9 @@ def test_the_token_after_a_chunk_is_sent_where_the_draft_layer_needs_it():
     for request in requests:
         request.cache.pages = [request.id]
     batch = Batch(requests, (0, 0, 0), (4, 5, 6), 0, (0, 0, 0), draft_tokens=1, draft_entries=2)
-    update = BatchEncoder().encode(batch)
+    update, policies = BatchEncoder().encode(batch)
     assert update.tokens.tolist() == [*range(5), *range(10, 16), *range(20, 26)]
-    seen = BatchDecoder().decode(update, 0, 1, 2)
+    seen = BatchDecoder().decode(update, policies, 0, 1, 2)
     assert [each.tokens for each in seen.requests] == [[*range(5)], [*range(10, 16)], [*range(20, 26)]]
     assert (seen.draft_tokens, seen.draft_entries, seen.counts) == (1, 2, (4, 5, 6))
 
@@ -82,7 +82,7 @@ def test_followers_know_each_admission():
     request.cache.pages, request.cache.admission = [5], 3
 
     def step() -> tuple[int, list[int]]:
-        [seen] = decoder.decode(encoder.encode(Batch((request,), (2,), (1,), 1, (1,))), 1).requests
+        [seen] = decoder.decode(*encoder.encode(Batch((request,), (2,), (1,), 1, (1,))), 1).requests
         return seen.cache.admission, seen.cache.pages
 
     assert step() == (3, [5])
@@ -102,5 +102,5 @@ def test_a_batch_that_cannot_be_encoded_does_not_count_as_sent():
     bad.cache.pages, bad.cache.admission = ["no number"], 1
     with pytest.raises(ValueError):
         encoder.encode(Batch((good, bad), (0, 0), (3, 3), 0, (1, 1)))
-    [seen] = decoder.decode(encoder.encode(Batch((good,), (0,), (3,), 0, (1,))), 0).requests
+    [seen] = decoder.decode(*encoder.encode(Batch((good,), (0,), (3,), 0, (1,))), 0).requests
     assert (seen.tokens, seen.cache.pages) == ([1, 2, 3], [5])

@@ -33,7 +33,7 @@ def test_a_token_of_the_released_model_takes_48068_bytes_in_fp8() -> None:
 
 
 def test_fp8_needs_whole_scale_groups() -> None:
-    with pytest.raises(ValueError, match="kv_lora_rank is 96; expected a multiple of 128 for the fp8 cache"):
+    with pytest.raises(ValueError, match="kv_lora_rank is 96; expected a multiple of 128 in fp8 precision"):
         bytes_per_page(replace(RELEASED, kv_lora_rank=96), "fp8")
 
 

@@ -13,7 +13,6 @@ import torch
 from deepseek_v32.inference import LLM, Completion, SamplingParams
 from deepseek_v32.inference.cache_check.check import CacheCheck
 from deepseek_v32.inference.engine.request import Request
-from deepseek_v32.inference.engine.running import eager_step
 from deepseek_v32.inference.engine.running import runner as runner_module
 from deepseek_v32.inference.engine.running.scoring import score
 from deepseek_v32.inference.llm import DEMO
@@ -294,7 +293,7 @@ def test_a_wrong_entry_of_the_block_table(llm: LLM, monkeypatch: pytest.MonkeyPa
             for bucket in graphs._buckets.values():
                 bucket.inputs._given.table[0, 1] = b.cache.pages[0]  # rows are filled as far as pages are new
             return
-        prepare = eager_step.prepare
+        prepare = runner_module.prepare
 
         def prepare_wrongly(*arguments: Any) -> Any:
             inputs = prepare(*arguments)
@@ -302,7 +301,7 @@ def test_a_wrong_entry_of_the_block_table(llm: LLM, monkeypatch: pytest.MonkeyPa
                 inputs.metadata.block_table[0, 1] = b.cache.pages[0]
             return inputs
 
-        monkeypatch.setattr(eager_step, "prepare", prepare_wrongly)
+        monkeypatch.setattr(runner_module, "prepare", prepare_wrongly)
 
     first, second = run(llm, a, b, after=5, fault=spoil)
     assert first.finish_reason == "error" and second.finish_reason == "length", (first.error, second.error)

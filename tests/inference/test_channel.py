@@ -22,7 +22,7 @@ def test_messages_arrive_as_they_were_sent(ends) -> None:
     """Values and arrays, an empty one and one that is not contiguous among them; then a message without either."""
     sender, receiver = ends
     arrays = [np.arange(6).reshape(2, 3).T, np.array([], dtype=np.int64), np.array([1.5, -2.0], dtype=np.float32)]
-    sender.send_packed(pack(MessageKind.STEP, {"decodes": 2, "inspect": False}, arrays))
+    sender.send_packed(pack(MessageKind.STEP, {"decodes": np.int64(2), "inspect": False}, arrays))
     sender.send(MessageKind.END)
     kind, values, received = receiver.receive()
     assert kind is MessageKind.STEP and values == {"decodes": 2, "inspect": False}

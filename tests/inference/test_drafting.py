@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from deepseek_v32.inference.engine.request import Request
-from deepseek_v32.inference.engine.running.selection import IgnoredSelections
+from deepseek_v32.inference.engine.running.selection import SelectionRecorder
 from deepseek_v32.inference.engine.scheduling.batch import Batch
 from deepseek_v32.inference.params import SamplingParams
 from deepseek_v32.model.checkpoint.load import load_model
@@ -77,7 +77,7 @@ def test_drafts_while_selections_are_recorded_now_and_then(model: Transformer) -
     """Steps that record have graphs and inputs of their own; the draft layer's passes after them read those."""
     driver = Driver(make_runner(model, 3, graphs=True), make_requests(CONFIG.vocab_size))
     made = driver.prompts(40, 2)
-    for recorder in (None, IgnoredSelections(), None):
+    for recorder in (None, SelectionRecorder(Batch((), (), (), 0, ())), None):
         driver.recorder = recorder
         driver.runner.drafts[:3, :2] = made
         made = driver.verify([0, 1, 2], [[*row.tolist(), 9] for row in made], [2, 2, 2], 2)

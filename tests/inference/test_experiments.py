@@ -1,5 +1,6 @@
 """Requests with a SelectionPolicy, against models that are configured so, against arithmetic, and against themselves."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -230,11 +231,11 @@ def test_a_wrong_policy_is_refused_before_anything_runs(make: Any, policy: Any, 
         make().generate(PROMPT, GREEDY, policy=SelectionPolicy(**policy))
 
 
-def test_a_policy_survives_its_encoding() -> None:
+def test_a_policy_survives_its_message() -> None:
     recorded = {7: {0: np.array([1, 5], np.int32), 3: np.array([], np.int32)}, 9: {0: np.arange(9, dtype=np.int32)}}
     policy = SelectionPolicy(3, "wrong_rope", 17, ((1, 4), (9, 12)), ((5, 6),), recorded, True)
-    again = SelectionPolicy.decode(policy.encode())
-    assert again.encode() == policy.encode() and again.recorded[7][0].dtype == np.int32
+    again = SelectionPolicy.from_json(json.loads(json.dumps(policy.to_json())))
+    assert again.to_json() == policy.to_json() and again.recorded[7][0].dtype == np.int32
     assert (again.start, again.selector, again.topk, again.forbidden) == (3, "wrong_rope", 17, ((1, 4), (9, 12)))
     assert (again.pinned, again.measure, again.recorded[9][0].tolist()) == (((5, 6),), True, list(range(9)))
 

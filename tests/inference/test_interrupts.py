@@ -1,12 +1,17 @@
-"""Ctrl-C around the steps of several ranks."""
+"""Ctrl-C around the steps of several ranks, and while a token is added to an answer."""
 
 import signal
 import threading
 
 import pytest
 
+from deepseek_v32.inference import SamplingParams
 from deepseek_v32.inference.distributed import job
 from deepseek_v32.inference.distributed.job import interrupts_deferred
+from deepseek_v32.inference.engine.request import Request
+from deepseek_v32.inference.engine.request_state import RequestState
+from deepseek_v32.inference.engine.sampling.sampler import Sample
+from support.fake_model import ByteTokenizer
 
 
 def test_an_interrupt_waits_for_the_end_of_the_block() -> None:
@@ -51,3 +56,17 @@ def test_threads_that_get_no_signals_are_left_alone() -> None:
     thread.start()
     thread.join()
     assert handlers == [signal.getsignal(signal.SIGINT)]
+
+
+def test_a_token_cut_short_leaves_stop_strings_exempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One among the first `min_tokens` tokens ends nothing, also when the answer so far is read again."""
+    request = Request(0, (1,), SamplingParams(stop="b", min_tokens=3), max_tokens=9, seed=0)
+    state, work = RequestState(request, ByteTokenizer(), set(), 16), RequestState._delta  # type: ignore[arg-type]
+    for token in b"abc":
+        state.push(Sample(token), None)
+    monkeypatch.setattr(RequestState, "_delta", lambda *_: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        state.push(Sample(ord("d")), None)
+    monkeypatch.setattr(RequestState, "_delta", work)
+    assert [state.push(Sample(token), None).text for token in b"db"] == ["d", ""]
+    assert state.completion().text == "abcd" and state.stop_reason == "b"

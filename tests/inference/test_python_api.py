@@ -82,6 +82,7 @@ CALLS: list[tuple[Callable[[LLM], Any], str]] = [
     (lambda llm: llm.chat(ASK, thinking="yes"), "thinking is 'yes'; expected True or False"),  # type: ignore[call-overload]
     (lambda llm: llm.chat(ASK, SamplingParams(n=2)), "n is 2; expected 1 for one answer"),
     (lambda llm: llm.score_answer([1], "a"), "answer is 'a'; expected a list of token ids"),  # type: ignore[arg-type]
+    (lambda llm: llm.score_answer([], [1, 2]), "prompt is empty; expected at least 1 token"),
     (lambda llm: llm.stream_chat([ASK, ASK]), "messages is a list of 2 conversations; expected one"),  # type: ignore[list-item]
 ]
 

@@ -275,6 +275,15 @@ def test_a_last_chunk_of_one_token_counts_as_a_decode() -> None:
     assert batch.requests == (request,) and batch.decodes == 1 and batch.starts == (4,)
 
 
+def test_the_oldest_request_was_made_first_and_may_be_queued_last() -> None:
+    world = World(8, max_batch_tokens=8, max_sequences=2)
+    for world.added in (1, 0):
+        world.add([0], 1)
+    assert [each.id for each in world.scheduler.waiting] == [0, 1]
+    world.scheduler.recover(world.requests)
+    assert [each.id for each in world.scheduler.waiting] == [0, 1]
+
+
 def test_the_latest_request_is_preempted_and_its_answer_so_far_is_recomputed() -> None:
     world = World(4, max_batch_tokens=64, max_sequences=4, reuse=False)
     first, second = world.add([0] * 7, 8), world.add([1] * 7, 8)

@@ -77,6 +77,11 @@ def test_a_model_that_does_not_fit_is_refused_with_numbers(gpu, monkeypatch):
     monkeypatch.setattr(sizing, "available_memory", lambda: 20 * GIB)
     with pytest.raises(ValueError, match=r"20.0 GiB are free: its smallest form, --precision fp8, takes 62\d\.\d GiB$"):
         check_fits(RELEASED, "exact", "cpu")
+    gpu(5.0, 79.6)
+    experts = {"n_routed_experts": 4, "n_group": 1, "topk_group": 1, "num_experts_per_tok": 4}
+    for dims in ({"kv_lora_rank": 96}, {"index_head_dim": 64}, experts):  # neither fp8, or not eight ranks
+        with pytest.raises(ValueError, match=r"5.0 of cuda:0's 79.6 GiB are free$"):
+            check_fits(replace(RELEASED, **dims), "bf16", "cuda:0")
 
 
 def test_whole_attention_leaves_room_for_the_caches(gpu):
@@ -163,7 +168,7 @@ def test_pages_fill_the_memory_that_weights_and_a_step_leave(gpu):
         pages_in_memory(CacheBudget(2048, 64, 4096, 0.9), RELEASED, "fp8", "cuda:0", step_bytes=8 * GIB)
         == 52 * GIB // page
     )
-    with pytest.raises(ValueError, match=r"leaves 0.0 MiB for the caches beside the 71680.0 MiB of a step"):
+    with pytest.raises(ValueError, match=r"leaves 0.0 MiB for the caches next to the 71680.0 MiB of a step"):
         pages_in_memory(CacheBudget(2048, 64, 4096, 0.9), RELEASED, "fp8", "cuda:0", step_bytes=70 * GIB)
 
 

@@ -170,3 +170,6 @@ def test_auto_is_understood_around_a_model_in_memory(checkpoint: Path, plain: LL
         assert llm.limits.speculative_tokens == number
         [answer], [expected] = (each.generate(PROMPTS[2], PARAMS[0]) for each in (llm, plain))
         assert answer.token_ids == expected.token_ids
+    for model, value, wanted in ((drafting.model, 9, "0 to 4, or 'auto'"), (plain.model, 2, "0 or 'auto'")):
+        with pytest.raises(ValueError, match=f"^speculative_tokens is {value}; expected {wanted}"):
+            LLM.from_model(model, plain.config, speculative_tokens=value, page_count=20)  # type: ignore[arg-type]

@@ -12,14 +12,11 @@ from safetensors.torch import load_file
 
 from deepseek_v32.inference.commands.terminal import optional_bar
 from deepseek_v32.model.checkpoint.config_json import read_config
-from deepseek_v32.model.checkpoint.load import load_model, load_weights
-from deepseek_v32.model.checkpoint.locate import match
-from deepseek_v32.model.checkpoint.safetensors import read_headers
+from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.config import ModelConfig
-from deepseek_v32.model.parallel.plan import Plan
 from deepseek_v32.model.transformer import Transformer
 from support.configs import random_arguments
-from support.parameters import Parameters, expected_parameters
+from support.parameters import expected_parameters
 from tiny_model.checkpoint import TINY, write_checkpoint
 
 # Only widths that the cache formats fix are multiples of 128, so every other last block is smaller.
@@ -148,15 +145,6 @@ def test_row_chunks_do_not_change_the_result(tmp_path, monkeypatch):
             assert_loaded(load_model(tmp_path, precision), read_config(tmp_path), precision, stored_tensors(tmp_path))
 
 
-def test_untied_module_of_a_tied_model(tmp_path):
-    """A model with an output table of its own gets a copy."""
-    config = CONFIGS["tied"]
-    write_checkpoint(tmp_path, config)
-    model = Parameters(expected_parameters(config, "bf16"))
-    load_weights(model, match(Plan(config), read_headers(tmp_path), tmp_path), config)
-    assert torch.equal(model.lm_head.weight, model.embed_tokens.weight)
-
-
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 def test_saved_by_transformers(tmp_path, seed, dtype):
@@ -194,9 +182,9 @@ def test_progress(tmp_path):
         assert all(before[0] < after[0] for before, after in pairwise(calls))
 
 
-def test_overrides_reach_the_model(tmp_path):
+def test_another_configuration_reaches_the_model(tmp_path):
     write_checkpoint(tmp_path, TINY)
-    model = load_model(tmp_path, "bf16", config_overrides={"index_topk": 7})
+    model = load_model(tmp_path, "bf16", config=read_config(tmp_path).with_overrides(index_topk=7))
     assert isinstance(model, Transformer)
     assert model.config.index_topk == 7
 

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from deepseek_v32.model.checkpoint import load as checkpoint
-from deepseek_v32.model.checkpoint.config_json import parse_config
+from deepseek_v32.model.checkpoint.config_json import parse_config, read_config
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.errors import CheckpointError, ConfigError
 from deepseek_v32.model.weight_map import tensor_specs
@@ -206,10 +206,11 @@ def test_config_comes_first(tmp_path, pristine):
     (tmp_path / "model.safetensors").write_bytes(b"")
     assert "no such file" in refused(tmp_path, ConfigError)
     with pytest.raises(ConfigError, match="override is 'depth'; expected one of"):
-        load_model(pristine, config_overrides={"depth": 3})
+        read_config(pristine).with_overrides(depth=3)
     with pytest.raises(ConfigError, match="precision is 'fp4'"):
         load_model(pristine, "fp4")
-    assert "is missing" in refused(pristine, config_overrides={"num_hidden_layers": 2**31 - 1})  # and fast
+    large = read_config(pristine).with_overrides(num_hidden_layers=2**31 - 1)
+    assert "is missing" in refused(pristine, config=large)  # and fast
 
 
 def test_released_model_has_its_known_size():

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 import torch
@@ -41,15 +42,17 @@ def test_agrees_with_transformers(seed):
 
     theirs = DeepseekV32Config(**random_arguments(seed))
     config = parse_config(json.loads(theirs.to_json_string(use_diff=False)))
-    assert parse_config(old_spelling(theirs.to_dict())) == config
+    old = parse_config(old_spelling(theirs.to_dict()))
+    assert replace(old, first_k_dense_replace=config.first_k_dense_replace) == config
     assert parse_config(config_json(config)) == config
 
     same = set(ModelConfig.__dataclass_fields__) & set(theirs.to_dict()) - {"first_k_dense_replace"}
     assert len(same) > 20
     for key in same:
         assert getattr(config, key) == getattr(theirs, key), key
-    dense = [config.is_dense(layer) for layer in range(config.num_hidden_layers)]
-    assert dense == [kind == "dense" for kind in theirs.mlp_layer_types]
+    for each in (config, old):  # the layer after the last one is the MTP layer
+        dense = [each.is_dense(layer) for layer in range(config.num_hidden_layers + 1)]
+        assert dense == [*(kind == "dense" for kind in theirs.mlp_layer_types), False]
     eos = theirs.eos_token_id
     assert config.eos_token_ids == tuple(eos if isinstance(eos, list) else [] if eos is None else [eos])
     assert config.softmax_scale == pytest.approx(

@@ -22,6 +22,7 @@ from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.model.checkpoint.conversion import convert
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.checkpoint.manifest import verify, write_manifest
+from deepseek_v32.model.config import YarnScaling
 from deepseek_v32.model.errors import CheckpointError
 from deepseek_v32.model.parallel.collectives import Ranks
 from tiny_model.checkpoint import TINY, write_checkpoint
@@ -104,9 +105,16 @@ def test_hashes_need_not_be_verified(target):
     assert LLM(target, device="cpu", verify_hashes=False).config.num_hidden_layers == 2
 
 
-@pytest.mark.parametrize("verified", [True, False])
-def test_other_ranks_are_told_whether_to_verify(pristine, verified):
-    chosen = EngineConfig(device="cpu", precision="fp8", verify_hashes=verified)
+@pytest.mark.parametrize(
+    ("verified", "overrides"),
+    [
+        (True, {"yarn": None}),
+        # config.json would have no key for these scales, and no such YaRN.
+        (False, {"weight_block": None, "ue8m0_scales": False, "yarn": YarnScaling(2.0, 2048), "eos_token_ids": (1, 2)}),
+    ],
+)
+def test_other_ranks_get_the_same_source(pristine, verified, overrides):
+    chosen = EngineConfig(device="cpu", precision="fp8", verify_hashes=verified, config_overrides=overrides)
     source = ModelSource.resolve(pristine / "plain", chosen)
     assert source.verify_hashes == verified
     assert ModelSource.from_json(json.loads(json.dumps(source.to_json()))) == source

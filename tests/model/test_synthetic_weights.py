@@ -84,10 +84,11 @@ def test_a_model_with_random_weights_answers(precision, tmp_path):
 
 
 def test_overrides_replace_the_number_of_layers():
-    llm = LLM(
-        config_json(CONFIG), synthetic=True, device="cpu", page_count=4, config_overrides={"num_hidden_layers": 1}
-    )
+    overrides = {"num_hidden_layers": 1, "first_k_dense_replace": 3, "num_nextn_predict_layers": 1}
+    choices = {"synthetic": True, "device": "cpu", "page_count": 4, "speculative_tokens": 1}
+    llm = LLM(config_json(CONFIG), config_overrides=overrides, **choices)
     assert len(llm.model.layers) == 1
+    assert "block.mlp.experts.down_proj" in dict(llm.model.mtp.named_parameters())  # it has experts whatever its number
 
 
 def test_a_configuration_has_no_weights():

@@ -9,9 +9,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-import numpy as np
-
-from deepseek_v32.inference.distributed.batch_sync import BatchEncoder, BatchUpdate
+from deepseek_v32.inference.distributed.batch_sync import BatchEncoder
 from deepseek_v32.inference.engine.engine import Engine
 from deepseek_v32.inference.engine.request import Request
 from deepseek_v32.inference.engine.sampling import sampler
@@ -419,11 +417,7 @@ def altered_finds_others(right: Any) -> Any:
 def policy_is_not_sent(right: Any) -> Any:
     """Other ranks do not know of a policy."""
 
-    def encode(encoder: BatchEncoder, batch: Batch) -> BatchUpdate:
-        update: BatchUpdate = right(encoder, batch)
-        return update._replace(policies=np.array([], dtype=np.int64))
-
-    return encode
+    return lambda encoder, batch: (right(encoder, batch)[0], {})
 
 
 POLICY_BUGS = (altered_is_offered, altered_finds_others, policy_is_not_sent)

@@ -122,9 +122,6 @@ class SimulatedRunner:
         self._hooks = hooks
         self._made: list[Made] = []  # by row of `drafts`
 
-    def device_fault(self) -> None:
-        """None of the simulated faults is the device's."""
-
     def is_quick(self, batch: Batch) -> bool:
         return True
 

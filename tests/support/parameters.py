@@ -1,7 +1,6 @@
-"""Names, shapes and dtypes of the model's parameters, written out by hand, and a module that has just these."""
+"""Names, shapes and dtypes of the model's parameters, written out by hand."""
 
 import torch
-from torch import nn
 
 from deepseek_v32.model.config import ModelConfig
 
@@ -64,19 +63,3 @@ def expected_parameters(config: ModelConfig, precision: str) -> Specification:
         if config.n_shared_experts:
             mlp(prefix + "mlp.shared_experts", width * config.n_shared_experts)
     return specification
-
-
-class Parameters(nn.Module):
-    """A module that has parameters of the given (dotted) names, shapes and dtypes, filled with NaN, and nothing else."""
-
-    def __init__(self, specification: Specification) -> None:
-        super().__init__()
-        for name, (shape, dtype) in specification.items():
-            module: nn.Module = self
-            *path, last = name.split(".")
-            for part in path:
-                if part not in module._modules:
-                    module.add_module(part, nn.Module())
-                module = module.get_submodule(part)
-            data = torch.full(shape, float("nan"), dtype=dtype)
-            module.register_parameter(last, nn.Parameter(data, requires_grad=False))

@@ -25,19 +25,6 @@ class StepRows:
     positions: torch.Tensor  # int64 [T]
     metadata: AttentionMetadata
 
-    def leading(self, batch: Batch) -> "StepRows":
-        """Return the rows of `batch`, the step's `Batch.leading`. Only rows without logits are left out."""
-        rows, sequences, whole = batch.tokens, batch.decode_rows + len(batch.requests) - batch.decodes, self.metadata
-        metadata = replace(
-            whole,
-            query_lengths=whole.query_lengths[:sequences],
-            context_lengths=whole.context_lengths[:sequences],
-            block_table=whole.block_table[:sequences],
-            lengths=whole.lengths[:sequences],
-            slots=whole.slots[:rows],
-        )
-        return StepRows(self.hidden[:rows], self.positions[:rows], metadata)
-
 
 @dataclass(frozen=True)
 class SamplingRows:
@@ -101,12 +88,12 @@ class Drafter:
 
         following: int64 [T], the token after each row. accepted: int64 [M], after how many rows with logits each request goes on.
         """
-        count, passes = drafts.shape
+        passes = drafts.shape[1]
         rows = sampling.first_rows + accepted if passes else sampling.first_rows[:0]
         # Experiments and recordings are about the main model's layers.
         metadata = replace(step.metadata, logit_rows=rows, on_selection=None, policies=())
         logits, hidden = self.model.draft(following, step.hidden, step.positions, metadata, self.cache)
-        if not count:
+        if not drafts.numel():
             return
         hidden, further = hidden[rows], _further_passes(sampling, step.positions[rows], passes - 1)
         for number in range(passes):

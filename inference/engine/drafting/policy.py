@@ -24,7 +24,9 @@ class Row(NamedTuple):
     device: str
     layers: int  # at most, of the model; the first rows that fit count
     requests: int  # at most, of a step; likewise
-    costs: tuple[float, ...]  # over a plain step's, with 0, 1, … drafts to verify or make a request; the last are made
+    # Cost of a step relative to a plain step, by the number of drafts per request (index 0: none). The last index is the number
+    # that is made.
+    costs: tuple[float, ...]
 
 
 _CPU, _GPU, _GRAPHS, _ANY = "CPU", "GPU", "GPU with CUDA graphs", 1 << 30

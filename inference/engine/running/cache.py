@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import torch
 
-from ....kernels.errors import ArgumentError
 from ....model.config import FP8_BLOCK, ModelConfig, Precision
 from ....model.metadata import PAGE_SIZE, LayerCache
 from ...extensions import attached
@@ -22,9 +21,8 @@ SCRATCH_PAGES = 1  # in addition to the pool's pages: the padding rows of decode
 def row_layout(config: ModelConfig, precision: Precision) -> tuple[torch.dtype, int, int]:
     """(dtype, elements of a latent row, elements of an index row) of one layer's caches."""
     latent, rope, index = config.kv_lora_rank, config.qk_rope_head_dim, config.index_head_dim
+    config.check_precision(precision)
     if precision == "fp8":
-        if latent % FP8_BLOCK:
-            raise ArgumentError("kv_lora_rank", latent, f"a multiple of {FP8_BLOCK} for the fp8 cache")
         return torch.uint8, latent + 4 * latent // FP8_BLOCK + 2 * rope, index + 4
     return {"exact": torch.float32, "bf16": torch.bfloat16}[precision], latent + rope, index
 

@@ -19,7 +19,8 @@ log = logging.getLogger(__name__)
 
 _MOST_FAILURES = 2  # of the captures of a step
 
-# Bytes of a GPU's memory that a capture finds free: it cannot give back what the allocator keeps for later.
+# A capture first empties the allocator's cache if the GPU has less free memory than this, because the allocator cannot do so
+# during a capture.
 _ROOM = 2 << 30
 
 

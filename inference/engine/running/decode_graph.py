@@ -34,7 +34,7 @@ _Outputs = tuple[torch.Tensor, torch.Tensor | None]  # logits; hidden states, if
 
 # Rows of a step: each has its own slot of the scratch page. If ranks divide sequences, two may share one.
 _MOST_PADDING = 64
-_LEAST_SHARE = 8  # rows of each rank that divides sequences, for which there are buckets
+_LEAST_SHARE = 8  # Buckets cover at least this many rows of each rank that divides sequences.
 _FIRST_CONTEXT = 4096  # tokens; each further bucket of contexts is four times as long
 
 
@@ -170,7 +170,8 @@ class DecodeGraphs:
     def _bucket(self, batch: Batch, recorded: bool) -> tuple[int, int, bool]:
         longest = max(map(add, batch.starts, batch.counts))
         rows = self._rows(len(batch.requests), self._needed_rows(batch), batch.most_drafts)
-        return rows, self.contexts[bisect_left(self.contexts, longest)], recorded
+        context = self.contexts[bisect_left(self.contexts, longest)]
+        return rows, context, recorded and context > self.topk  # shorter contexts are selected whole
 
     def _needed_rows(self, batch: Batch) -> int:
         if self.data_ranks == 1:
@@ -189,8 +190,7 @@ class DecodeGraphs:
     def _make(self, size: int, context: int, recorded: bool) -> Bucket:
         words = sum(each.words for each in self.observers)
         inputs = DecodeInputs(size, context, self.scratch_page, self.staged, words, self.data_ranks)
-        needed = recorded and context > self.topk  # else everything is selected
-        record = self._records.of(size) if needed else None
+        record = self._records.of(size) if recorded else None
         greedy = GreedyTokens(size, self.staged)
         step = CapturedStep(partial(self._step, inputs, record, greedy), self.capture)
         return Bucket(inputs, record, greedy, step)

@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
 
-from ....model.metadata import PAGE_SIZE, AttentionMetadata, LayerCache, SelectionCallback
-from ....model.stages import is_traced
-from ....model.transformer import Transformer
+from ....model.metadata import PAGE_SIZE, AttentionMetadata, SelectionCallback
 from ...config import MAX_DRAFT_TOKENS
 from ...params import SamplingParams
 from ..drafting.drafter import Drafter, StepRows, following_tokens, sampling_rows
@@ -17,69 +15,8 @@ from ..request import CachePlace, Request
 from ..scheduling.batch import Batch
 from ..step import Choices, ModelRunner, Share, Step
 from .inputs import Inputs
-from .observer import Model, Plan, StepObserver
-from .selection import DecodeRecord, SelectionRecorder
-
-
-@dataclass
-class EagerSteps:
-    """Runs a runner's steps without graphs. Its fields are the runner's."""
-
-    model: Model
-    caches: list[LayerCache]
-    drafter: Drafter | None
-    scratch_page: int
-    observers: Sequence[StepObserver]
-    data_ranks: int = 1
-    _record: DecodeRecord | None = None
-
-    def run(
-        self,
-        runner: ModelRunner,
-        batch: Batch,
-        recorder: SelectionRecorder | None,
-        plans: Sequence[Plan],
-        share: Share | None,
-    ) -> "EagerStep":
-        """Run a step. Arguments as in Runner.run."""
-        assert not batch.sampled_rows
-        record = None if recorder is None else self._decode_record(batch, runner.drafts.device)
-        on_selection = recorder if record is None else None
-        inputs = prepare(batch, runner.drafts, on_selection, self.scratch_page, self.data_ranks)
-        if record is not None:
-            inputs = inputs._replace(metadata=replace(inputs.metadata, selections=record.device[: batch.tokens]))
-        with ExitStack() as watching:
-            watched = inputs
-            for each, plan in zip(self.observers, plans, strict=True):
-                watched = watching.enter_context(each.step(batch, plan, watched))
-            logits, hidden = self._forward(batch, watched)
-        if record is not None and recorder is not None:
-            recorder.decodes(record.fetch(batch.tokens))
-        rows = None if hidden is None else StepRows(hidden, inputs.positions, inputs.metadata)
-        return EagerStep(runner, batch, logits, recorder, rows, share, self)
-
-    def _decode_record(self, batch: Batch, device: torch.device) -> DecodeRecord | None:
-        """Return the record for a decode step's selections; None if the step reports its selections layer by layer."""
-        model = self.model
-        if not isinstance(model, Transformer) or any([each.by_layer for each in self.observers]) or is_traced():
-            return None
-        if batch.decodes < len(batch.requests) or self.data_ranks > 1:
-            return None
-        longest = max(start + count for start, count in zip(batch.starts, batch.counts, strict=True))
-        if longest <= model.config.index_topk or any(request.policy is not None for request in batch.requests):
-            return None
-        rows = 1 << (batch.tokens - 1).bit_length()
-        if self._record is None or len(self._record.device) < rows:
-            layers, topk = model.config.num_hidden_layers, model.config.index_topk
-            self._record = DecodeRecord.separate(rows, layers, topk, device)
-        return self._record
-
-    def _forward(self, batch: Batch, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """The logits; the hidden states, if the draft layer follows."""
-        tokens, positions, metadata, _ = inputs
-        if batch.draft_tokens is None or self.drafter is None:
-            return self.model.forward(tokens, positions, metadata, self.caches), None
-        return self.drafter.model.forward_with_hidden(tokens, positions, metadata, self.caches)
+from .observer import StepObserver
+from .selection import SelectionRecorder
 
 
 class EagerStep(Step):
@@ -93,10 +30,12 @@ class EagerStep(Step):
         selections: SelectionRecorder | None,
         rows: StepRows | None,
         share: Share | None,
-        owner: EagerSteps,
+        drafter: Drafter | None,
+        observers: Sequence[StepObserver],
+        scratch_page: int,
     ) -> None:
         super().__init__(runner, batch, logits, selections, share=share)
-        self._owner, self._rows = owner, rows
+        self._rows, self._drafter, self._observers, self._scratch_page = rows, drafter, observers, scratch_page
 
     def end(self) -> None:
         super().end()
@@ -104,22 +43,22 @@ class EagerStep(Step):
 
     @torch.inference_mode()
     def _draft(self, choices: Choices | None) -> None:
-        owner, table = self._owner, self.runner.drafts
-        batch, rows = self.batch, self._rows
+        batch, rows, table = self.batch, self._rows, self.runner.drafts
         tokens, accepted, noise = choices or self.choices()
-        assert owner.drafter is not None and batch.draft_tokens is not None and rows is not None
+        assert self._drafter is not None and batch.draft_tokens is not None and rows is not None
         self._rows = None  # their memory is free for the passes' own
         if batch.draft_entries is not None:
             batch = batch.leading(batch.draft_entries)
-            rows = rows.leading(batch)
+            kept = slice(0, batch.tokens)
+            rows = StepRows(rows.hidden[kept], rows.positions[kept], rows.metadata.part(kept))
         following = torch.from_numpy(following_tokens(batch)).to(table.device)
         following[rows.metadata.logit_rows] = tokens
-        sampling = sampling_rows(batch, owner.scratch_page, table.device)
+        sampling = sampling_rows(batch, self._scratch_page, table.device)
         drafts = table[: len(accepted), : self.batch.draft_tokens]
         with ExitStack() as watching:
-            for each in owner.observers:
+            for each in self._observers:
                 watching.enter_context(each.draft(self.batch))
-            owner.drafter.draft(rows, following, sampling, accepted, noise, drafts)
+            self._drafter.draft(rows, following, sampling, accepted, noise, drafts)
 
 
 def prepare(

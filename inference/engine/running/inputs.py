@@ -39,14 +39,6 @@ class StagedTokens:
         self.sampled = self.all[1 : self.first_draft]  # the latest come first, the rest is left from earlier steps
         self.drafts = self.all[self.first_draft :].view(max_sequences, MAX_DRAFT_TOKENS)
 
-    def place_of_sampled(self, row: int) -> int:
-        """Return the place of sampled[row] in `all`."""
-        return 1 + row
-
-    def place_of_draft(self, row: int, number: int) -> int:
-        """Return the place of drafts[row, number] in `all`."""
-        return self.first_draft + row * MAX_DRAFT_TOKENS + number
-
 
 class DecodeViews(NamedTuple, Generic[T]):
     """The inputs of a decode step of B rows, as parts of one buffer: one copy brings all of them to the device."""
@@ -162,7 +154,7 @@ class DecodeInputs:
         positions: Sequence[int] = batch.starts
         first_rows = numbers
         if batch.sampled_rows:
-            tokens, places = [0] * entries, [self.staged.place_of_sampled(row) for row in batch.sampled_rows]
+            tokens, places = [0] * entries, [1 + row for row in batch.sampled_rows]
         else:
             tokens = [request.tokens[start] for request, start in zip(requests, positions, strict=True)]
             places = [0] * entries
@@ -173,10 +165,8 @@ class DecodeInputs:
             requests = [requests[entry] for entry, _ in of_rows]
             positions = [batch.starts[entry] + offset for entry, offset in of_rows]
             tokens = [0 if offset else tokens[entry] for entry, offset in of_rows]
-            places = [
-                self.staged.place_of_draft(batch.draft_rows[entry], offset - 1) if offset else places[entry]
-                for entry, offset in of_rows
-            ]
+            firsts = [self.staged.first_draft + row * MAX_DRAFT_TOKENS for row in batch.draft_rows]
+            places = [firsts[entry] + offset - 1 if offset else places[entry] for entry, offset in of_rows]
         slots = [
             request.cache.pages[position // PAGE_SIZE] * PAGE_SIZE + position % PAGE_SIZE
             for request, position in zip(requests, positions, strict=True)

@@ -1,4 +1,4 @@
-"""Watching a runner's steps from outside. Checks of the caches, traces and recordings are observers; the runner names none."""
+"""Watching a runner's steps from outside. CacheCheck and Tracer are observers; the runner names none."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext

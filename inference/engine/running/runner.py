@@ -2,7 +2,8 @@
 
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -10,11 +11,10 @@ import torch
 from ....model.config import ModelConfig, Precision
 from ....model.metadata import LayerCache
 from ....model.stages import is_traced
-from ....model.transformer import is_offloaded
+from ....model.transformer import Transformer, is_offloaded
 from ...config import MAX_DRAFT_TOKENS, Limits, most_rows
 from ..drafting.draft_graph import DraftGraphs
-from ..drafting.drafter import Drafter
-from ..fault import device_fault
+from ..drafting.drafter import Drafter, StepRows
 from ..request import Request
 from ..sampling.graph_tokens import GreedySample, SamplingGraphs
 from ..sampling.noise import DraftNoise
@@ -22,10 +22,10 @@ from ..scheduling.batch import Batch
 from ..step import Choices, Share, Step
 from .cache import SCRATCH_PAGES, allocate
 from .decode_graph import Bucket, DecodeGraphs, can_capture
-from .eager_step import EagerSteps
-from .inputs import StagedTokens
+from .eager_step import EagerStep, prepare
+from .inputs import Inputs, StagedTokens
 from .observer import Model, Plan, Setup, StepObserver, make_observers
-from .selection import SelectionRecorder
+from .selection import DecodeRecord, SelectionRecorder
 
 
 def use_threads(cores: int, batch: Batch) -> None:
@@ -72,7 +72,8 @@ class Runner:
         self.sampling_graphs = None
         if graphs is not None:
             self.sampling_graphs = SamplingGraphs(graphs.batches[-1], self.device, graphs.capture)
-        self._eager = EagerSteps(model, caches, drafter, scratch_page, self.observers, data_ranks)
+        self._scratch_page = scratch_page
+        self._record: DecodeRecord | None = None  # of steps without graphs
         self._open: weakref.ref[Step] | None = None  # the step that the next launch ends
 
     @property
@@ -91,9 +92,6 @@ class Runner:
     @property
     def max_draft_tokens(self) -> int:
         return 0 if self.drafter is None else MAX_DRAFT_TOKENS
-
-    def device_fault(self) -> str | None:
-        return device_fault(self.device)
 
     def errors(self, requests: Sequence[Request]) -> dict[int, str]:
         return {id: error for each in self.observers for id, error in each.errors(requests).items()}
@@ -142,7 +140,7 @@ class Runner:
         if self.graphs is not None and self._in_graph(batch) and not in_part:
             step = GraphStep(self, batch, self.graphs.run(batch, recorder, plans), recorder, share)
         else:
-            step = self._eager.run(self, batch, recorder, plans, share)
+            step = self._run_eagerly(batch, recorder, plans, share)
         if recorder is not None:
             recorder.try_fetch()
         self._open = weakref.ref(step)
@@ -156,6 +154,50 @@ class Runner:
         if any(request.policy is not None for request in batch.requests):
             return False
         return all([each.allows_graph(batch) for each in self.observers])
+
+    def _run_eagerly(
+        self, batch: Batch, recorder: SelectionRecorder | None, plans: Sequence[Plan], share: Share | None
+    ) -> EagerStep:
+        """Run a step without a graph."""
+        assert not batch.sampled_rows
+        record = None if recorder is None else self._decode_record(batch)
+        on_selection = recorder if record is None else None
+        inputs = prepare(batch, self.drafts, on_selection, self._scratch_page, self._data_ranks)
+        if record is not None:
+            inputs = inputs._replace(metadata=replace(inputs.metadata, selections=record.device[: batch.tokens]))
+        with ExitStack() as watching:
+            watched = inputs
+            for each, plan in zip(self.observers, plans, strict=True):
+                watched = watching.enter_context(each.step(batch, plan, watched))
+            logits, hidden = self._forward(batch, watched)
+        if record is not None and recorder is not None:
+            recorder.decodes(record.fetch(batch.tokens))
+        rows = None if hidden is None else StepRows(hidden, inputs.positions, inputs.metadata)
+        drafting = (self.drafter, self.observers, self._scratch_page)
+        return EagerStep(self, batch, logits, recorder, rows, share, *drafting)
+
+    def _decode_record(self, batch: Batch) -> DecodeRecord | None:
+        """Return the record for a decode step's selections; None if the step reports its selections layer by layer."""
+        model = self.model
+        if not isinstance(model, Transformer) or any([each.by_layer for each in self.observers]) or is_traced():
+            return None
+        if batch.decodes < len(batch.requests) or self._data_ranks > 1:
+            return None
+        longest = max(start + count for start, count in zip(batch.starts, batch.counts, strict=True))
+        if longest <= model.config.index_topk or any(request.policy is not None for request in batch.requests):
+            return None
+        rows = 1 << (batch.tokens - 1).bit_length()
+        if self._record is None or len(self._record.device) < rows:
+            layers, topk = model.config.num_hidden_layers, model.config.index_topk
+            self._record = DecodeRecord.separate(rows, layers, topk, self.drafts.device)
+        return self._record
+
+    def _forward(self, batch: Batch, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """The logits; the hidden states, if the draft layer follows."""
+        tokens, positions, metadata, _ = inputs
+        if batch.draft_tokens is None or self.drafter is None:
+            return self.model.forward(tokens, positions, metadata, self.caches), None
+        return self.drafter.model.forward_with_hidden(tokens, positions, metadata, self.caches)
 
 
 class GraphStep(Step):

@@ -9,6 +9,7 @@ from itertools import chain
 
 import torch
 
+from ....kernels.errors import ArgumentError
 from ...completion import TokenLogprob
 from ...token_selection import TokenSelection
 from ..engine import Engine
@@ -32,9 +33,8 @@ class Text:
     count: int  # its first tokens, which are computed; at least 1
     first: int = 0  # tokens before this one get no logits
     reuse: bool = False  # with pages that the pool has for tokens before `first`
-    scores: list[TokenLogprob] = field(
-        default_factory=list
-    )  # of the tokens after those with logits, from `score_steps`
+    # Of the tokens after those with logits, from `score_steps`.
+    scores: list[TokenLogprob] = field(default_factory=list)
     error: Exception | None = None  # why the scores are wrong or incomplete
 
     @property
@@ -265,8 +265,11 @@ def score_answer(
     """log p(token | tokens before it) of the prompt's last `count` tokens, the answer, with the `top` likeliest at their place.
 
     Pages are reused for the tokens before the answer's first query, as far as the request's policy allows. progress: called with
-    the tokens done and all tokens. TimeoutError if `is_over` says so after a step; other errors as `score_steps` sets them.
+    the tokens done and all tokens. TimeoutError if `is_over` says so after a step; ValueError for an empty prompt; other errors as
+    `score_steps` sets them.
     """
+    if count >= len(request.tokens):
+        raise ArgumentError("prompt", "empty", "at least 1 token")
     text = Text(request, len(request.tokens) - 1, len(request.tokens) - 1 - count, reuse=True)
     scores = AnswerScores(text.scores)
     request.inspect = math.inf

@@ -11,6 +11,7 @@ from ....model.metadata import Selection
 from ...token_selection import TokenSelection
 from ..fault import Fault
 from ..request import Request
+from ..sampling.filters import to_host
 from ..scheduling.batch import Batch
 from .inputs import pinned, seen_by
 
@@ -85,14 +86,10 @@ class SelectionRecorder:
     def _fetch(self) -> None:
         parts, self._recorded, self._bytes = self._recorded, [], 0
         whole = torch.cat([tensor.flatten() for _, _, tensors in parts for tensor in tensors if tensor is not None])
-        copied = None
-        if whole.is_cuda:
-            host = torch.empty(whole.shape, dtype=whole.dtype, pin_memory=True)
-            host.copy_(whole, non_blocking=True)
-            copied = torch.cuda.Event()
+        host, copied = to_host(whole), torch.cuda.Event() if whole.is_cuda else None
+        if copied is not None:
             copied.record(torch.cuda.current_stream(whole.device))
-            whole = host
-        self._fetched.append((parts, whole, copied))
+        self._fetched.append((parts, host, copied))
 
     def __call__(self, layer: int, rows: torch.Tensor, selection: Selection) -> None:
         """Record a layer's selection. The callback of AttentionMetadata.on_selection."""
@@ -153,16 +150,6 @@ class SelectionRecorder:
             selection.scores[layer] = scores.view(np.float32)[order]
         if mass is not None:
             selection.mass[layer] = mass.view(np.float32)
-
-
-class IgnoredSelections(SelectionRecorder):
-    """Drops a step's selections. Rank 0 reports what was selected; the other ranks only take part in gathering it."""
-
-    def __init__(self) -> None:
-        self._recorded, self._error = [], None
-
-    def __call__(self, layer: int, rows: torch.Tensor, selection: Selection) -> None:
-        return
 
 
 class DecodeRecords:

@@ -98,3 +98,10 @@ def on_device(device: torch.device, values: Sequence[Any], dtype: torch.dtype = 
     """Copy a list to a tensor on the device, without waiting for a GPU."""
     tensor = torch.tensor(values, dtype=dtype)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+def to_host(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy on the host, complete once the device has reached this point."""
+    if tensor.device.type == "cpu":
+        return tensor
+    return torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor, non_blocking=True)

@@ -18,7 +18,7 @@ from ...completion import TokenLogprob
 from ...params import SamplingParams
 from ..request import Request
 from .constraints import constrain
-from .filters import Row, filter_scores, on_device, penalise
+from .filters import Row, filter_scores, on_device, penalise, to_host
 from .noise import DraftNoise, gumbel, signed
 
 
@@ -91,8 +91,8 @@ def ill_logits(request: Request, offset: int) -> Sample:
 
 
 def needs_host_sync(params: SamplingParams) -> bool:
-    """Whether sampling needs the host: penalties count the earlier tokens, a grammar reads them, and top_p may have to sort the
-    whole vocabulary."""
+    """Decide whether sampling needs the host: penalties count the earlier tokens, a grammar reads them, and top_p may have to
+    sort the whole vocabulary."""
     return params.penalised or params.structured_outputs is not None or (params.top_p < 1 and not params.greedy)
 
 
@@ -133,7 +133,7 @@ def sample_tokens(logits: torch.Tensor, requests: Sequence[Request], drafts: Dra
         tokens[where] = kept.add_(gumbel(seeds, places, logits.shape[-1])).argmax(-1)
     best = {} if logprobs is None else _best(logprobs, tokens, reported, [row.request for row in rows])
     accepted = None if drafts is None else _count_accepted(tokens, drafts)
-    result = _to_host(torch.cat([finite.long(), tokens] if accepted is None else [finite.long(), tokens, accepted]))
+    result = to_host(torch.cat([finite.long(), tokens] if accepted is None else [finite.long(), tokens, accepted]))
     arrived = None
     if logits.device.type == "cuda":
         arrived = torch.cuda.Event()
@@ -162,13 +162,6 @@ def _count_accepted(tokens: torch.Tensor, drafts: Drafts) -> torch.Tensor:
     return ((tokens[rows] == drafts.tokens[:, :most]) & there).long().cumprod(-1).sum(-1)
 
 
-def _to_host(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy on the host, complete once the device has reached this point."""
-    if tensor.device.type == "cpu":
-        return tensor
-    return torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor, non_blocking=True)
-
-
 def _best(
     logprobs: torch.Tensor, tokens: torch.Tensor, rows: Sequence[int], requests: Sequence[Request]
 ) -> dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
@@ -176,4 +169,4 @@ def _best(
     count = max(requests[row].params.logprobs or 0 for row in rows)
     values, ids = logprobs.topk(min(count, logprobs.shape[-1]), dim=-1)
     own = logprobs.gather(1, tokens[on_device(tokens.device, rows)][:, None])[:, 0]
-    return dict(zip(rows, zip(_to_host(values), _to_host(ids), _to_host(own), strict=True), strict=True))
+    return dict(zip(rows, zip(to_host(values), to_host(ids), to_host(own), strict=True), strict=True))

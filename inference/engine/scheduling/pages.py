@@ -18,8 +18,8 @@ class PagePool:
     page): tokens are compared, not only hashes. Prefix ids are never reused: once a page is evicted, the pages registered after it
     cannot be found any more, and are evicted in their turn.
 
-    A page in which the draft layer has its entries, too, is registered with its tokens and the token after it, from which its last
-    entry there is computed.
+    If the draft layer has written a page, its key also holds the token after the page: the draft layer's last entry depends on that
+    token.
     """
 
     def __init__(self, page_count: int, page_size: int, reuse: bool = True, drafts: bool = False) -> None:

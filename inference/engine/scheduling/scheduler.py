@@ -64,7 +64,7 @@ class Scheduler:
     def add(self, request: Request) -> None:
         """Queue a request. RequestMaker has checked that its prompt and max_tokens fit the pool."""
         request.queue.reusable = self._find_reusable(request)
-        self.waiting.append(request)
+        insort(self.waiting, request, key=_ARRIVAL)
 
     def schedule(self) -> Batch:
         """Choose the next step's work and take the pages that it needs. The batch is empty only if there is no work."""
@@ -150,12 +150,12 @@ class Scheduler:
     def recover(self, requests: Iterable[Request]) -> None:
         """Make queues and pool consistent after a fault in any method, when no step is in flight.
 
-        `requests`: all that have not ended, in the order of their arrival. Running ones keep their pages; no page is reusable.
+        `requests`: all that have not ended. Running ones keep their pages; no page is reusable.
         """
         running = {request for request in self.running if request.cache.pages}
         requests = list(requests)
         self.running = [request for request in self.running if request in running and request in requests]
-        self.waiting = deque(request for request in requests if request not in running)
+        self.waiting = deque(sorted((request for request in requests if request not in running), key=_ARRIVAL))
         for request in self.running:
             cache = request.cache
             cache.pending = cache.cached_pages = cache.prefix_id = 0

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ...completion import Delta
 from ...engine.engine import Engine, EngineStats
-from ...engine.fault import Fault, first_line, log_fault
+from ...engine.fault import Fault, device_fault, first_line, log_fault
 from .open_work import STEP_FAILED, STOPPED, Entry, OpenWork, error_delta, with_failure
 from .score_job import ScoreJob
 from .streams import Inbox, deliver
@@ -78,8 +78,8 @@ class EngineThread:
         if job is not None:
             failed |= job.run(self._engine)
             self.work.end_job(job)
-        if failed and (fault := self._engine.runner.device_fault()) is not None:
-            raise DeviceLost(f"the device computes nothing any more; restart the server: {fault}")
+        if failed and (fault := device_fault(self._engine.runner.drafts.device)) is not None:
+            raise DeviceLost(f"the GPU has failed; restart the server: {fault}")
 
     def _run(self) -> None:
         try:

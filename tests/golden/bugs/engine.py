@@ -26,7 +26,7 @@ def reused_index_keys_missing() -> AbstractContextManager[None]:
 
         return without_keys
 
-    return replaced("inference.engine.running.eager_step.EagerSteps._forward", change)
+    return replaced("inference.engine.running.runner.Runner._forward", change)
 
 
 def _moved(distance: Callable[[int], int]) -> AbstractContextManager[None]:
@@ -41,7 +41,7 @@ def _moved(distance: Callable[[int], int]) -> AbstractContextManager[None]:
 
         return moved
 
-    return replaced("inference.engine.running.eager_step.EagerSteps._forward", change)
+    return replaced("inference.engine.running.runner.Runner._forward", change)
 
 
 def reused_positions_restart() -> AbstractContextManager[None]:

@@ -74,7 +74,7 @@ def test_a_run_whose_device_is_lost_fails_the_rest_and_ends(run, monkeypatch):
         raise RuntimeError("the device is lost")
 
     monkeypatch.setattr("deepseek_v32.inference.engine.running.runner.Runner.run", lose)
-    monkeypatch.setattr("deepseek_v32.inference.engine.running.runner.Runner.device_fault", lambda _: "it is lost")
+    monkeypatch.setattr("deepseek_v32.inference.server.service.engine_thread.device_fault", lambda _: "it is lost")
     result, records = run([request(str(i), prompt="The", max_tokens=2) for i in range(16)])
     assert result.exit_code == 1 and "16 requests failed" in result.stderr
     # Of four open at a time, at most eight are with the engine before it has given up: 500, the others are refused.

@@ -248,7 +248,7 @@ def test_a_server_whose_engine_thread_has_died_says_so():
 def test_a_device_that_is_lost_ends_the_service(monkeypatch, caplog):
     """A lost device ends the service. A failure of one request or of one scored prompt does not."""
     service, fault = Service(fake_llm()), None
-    monkeypatch.setattr(service.llm.engine.runner, "device_fault", lambda: fault)
+    monkeypatch.setattr(engine_thread, "device_fault", lambda device: fault)
     assert last_of(service.stream([*PROMPT, RAISE], GREEDY)).finish_reason == "error"
     with pytest.raises(RuntimeError):
         asyncio.run(service.score(service.requests.from_tokens([RAISE, *PROMPT])))
@@ -258,7 +258,7 @@ def test_a_device_that_is_lost_ends_the_service(monkeypatch, caplog):
     fault = "AcceleratorError: CUDA error: an illegal memory access was encountered"
     failed = last_of(service.stream([*PROMPT, RAISE], GREEDY))
     assert failed.finish_reason == "error"
-    lost = f"the device computes nothing any more; restart the server: {fault}"
+    lost = f"the GPU has failed; restart the server: {fault}"
     assert last_of(other).error in (lost, failed.error)
     service._thread._thread.join(10)
     assert service.stats().failed and service.stats().open == 0
