@@ -33,8 +33,8 @@ TOPK = 24
 class ScriptedService:
     """Stands in for a Service: answers a question with its text in `replies`, or an echo, and functions' results with these.
 
-    One token comes each `pace` seconds, and none while `held` is a part of the question. Its last layer selects the needle and the
-    newest tokens, the others the newest tokens only.
+    One token comes each `pace` seconds, and none after `upto` or while `held` is a part of the question. Its last layer selects the
+    needle and the newest tokens, the others the newest tokens only.
     """
 
     llm: LLM
@@ -42,6 +42,7 @@ class ScriptedService:
     thoughts: str = "First I look at the question. Then I look for the answer."
     pace: float = 0.004
     held: str | None = None
+    upto: int | None = None
     asked: list[str] = field(default_factory=list)  # the decoded prompts
     seeds: list[int | None] = field(default_factory=list)
     temperatures: list[float] = field(default_factory=list)
@@ -159,8 +160,9 @@ class _Stream:
         try:
             for token, piece in zip(tokens, token_texts(tokens, tokenizer), strict=True):
                 time.sleep(service.pace)
-                while (
-                    service.held is not None and service.held in question and self.request_id not in service.cancelled
+                while self.request_id not in service.cancelled and (
+                    (service.held is not None and service.held in question)
+                    or (service.upto is not None and len(written) >= service.upto)
                 ):
                     time.sleep(0.01)
                 if self.request_id in service.cancelled:

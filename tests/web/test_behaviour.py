@@ -292,7 +292,7 @@ def thinking_and_functions(v: Visit) -> None:
 def progress_and_keys(v: Visit) -> None:
     page = v.page
     v.new()
-    v.service.reading = range(100, 2400, 100)
+    v.service.reading = range(100, 10**6, 100)
     page.fill("#dsa-text textarea", "word " * 300)
     page.press("#dsa-text textarea", "Enter")
     page.wait_for_function("document.querySelector('.numbers')?.innerText.endsWith(' s left')")
