@@ -25,6 +25,11 @@ from support.fake_model import ScriptedModel, fake_config
 from support.tokenizers import make_tokenizer
 
 NEEDLE = "The door code of the Tolmir Archive is 4815."
+CALL = """<｜DSML｜function_calls>
+<｜DSML｜invoke name="get_weather">
+<｜DSML｜parameter name="city" string="true">Paris</｜DSML｜parameter>
+</｜DSML｜invoke>
+</｜DSML｜function_calls>"""
 LAYERS = 3
 TOPK = 24
 

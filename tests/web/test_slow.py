@@ -9,13 +9,9 @@ from typing import Any
 import pytest
 
 from deepseek_v32.inference.chat_app import answering
+from support.chat_server import CALL
 
 WORDS = " word" * 30
-CALL = """<｜DSML｜function_calls>
-<｜DSML｜invoke name="get_weather">
-<｜DSML｜parameter name="city" string="true">Paris</｜DSML｜parameter>
-</｜DSML｜invoke>
-</｜DSML｜function_calls>"""
 
 
 class Slow:

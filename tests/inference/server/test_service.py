@@ -19,12 +19,6 @@ GREEDY = SamplingParams(temperature=0, max_tokens=12)
 ENDLESS = SamplingParams(temperature=0, max_tokens=4000, ignore_eos=True)
 
 
-@pytest.fixture
-def service():
-    with Service(fake_llm(page_count=128)) as service:
-        yield service
-
-
 def pages_return(service, seconds=30.0):
     """Wait until no request is open. Then every page must be free or cached."""
     end = time.monotonic() + seconds

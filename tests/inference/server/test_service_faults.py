@@ -45,12 +45,6 @@ def nothing_waits_forever(monkeypatch):
     monkeypatch.setattr(queue, "SimpleQueue", Impatient)
 
 
-@pytest.fixture
-def service():
-    with Service(fake_llm(page_count=128)) as service:
-        yield service
-
-
 def tokens_of(stream):
     return [token for delta in stream for token in delta.token_ids]
 
