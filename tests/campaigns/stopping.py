@@ -14,6 +14,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from support.job import free_port
+
 from .live_server import COMMAND, LiveServer, live_server
 
 DRAIN = 2
@@ -89,14 +91,12 @@ def _wrong_end(kind: str, status: int | None, headers: dict[str, str], body: byt
 def kill_a_rank(victim: int, seed: int) -> list[dict[str, Any]]:
     """Failures of a job of two ranks, of which one is killed while requests run."""
     failures: list[dict[str, Any]] = []
-    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as free:
-        master = free.getsockname()[1]
     shared = {
         **os.environ,
         "OMP_NUM_THREADS": "1",
         "WORLD_SIZE": "2",
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(master),
+        "MASTER_PORT": str(free_port()),
     }
     with contextlib.ExitStack() as stack:
         logs = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(2)]

@@ -12,7 +12,7 @@ from deepseek_v32.inference.text.answer import AnswerDelta
 from support.fake_model import EOS, ByteTokenizer, ScriptedModel, fake_config, fake_llm
 
 GREEDY = SamplingParams(temperature=0, max_tokens=20, ignore_eos=True)
-LONG = SamplingParams(temperature=0, max_tokens=900, ignore_eos=True)
+LONG = SamplingParams(temperature=0, max_tokens=3500, ignore_eos=True)
 ASK = [{"role": "user", "content": "Where?"}]
 
 

@@ -3,6 +3,7 @@
 Most tests take as long as it takes to start processes that import torch.
 """
 
+import contextlib
 import gc
 import json
 import os
@@ -20,8 +21,7 @@ import torch
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.distributed.connection import Children
 from deepseek_v32.inference.distributed.job import Leader
-from deepseek_v32.inference.llm import DEMO
-from support.job import ENVIRONMENT
+from support.job import ENVIRONMENT, PATIENT
 
 pytestmark = pytest.mark.heavy
 # More than five steps can give with drafts, however many are right: Ctrl-C in the fifth comes before any answer's end.
@@ -171,7 +171,7 @@ llm = LLM(device="cpu", precision="exact", max_batch_tokens=64, page_count=16, t
 print(llm._job.children.processes[0].pid, flush=True)
 if "fork" in sys.argv and os.fork() == 0:  # a copy, which keeps rank 0's end of the channel open
     os.closerange(0, 3)
-    time.sleep(8)
+    time.sleep(60)
     os._exit(0)
 """
 ENDLESS = """
@@ -198,11 +198,12 @@ def started(tmp_path: Path) -> Iterator[Any]:
 
     yield start
     for program in programs:
-        program.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGKILL)
         program.communicate()
 
 
-def ends(process: int, seconds: float = 5.0) -> bool:
+def ends(process: int, seconds: float = 30.0) -> bool:
     """Tell whether a process that is not ours ends in this time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -238,27 +239,9 @@ def test_children_end_with_a_killed_parent_even_if_it_has_forked(started: Any) -
 
 
 def test_a_killed_child_ends_the_program_with_one_line(started: Any) -> None:
-    program, child = started("-c", SCRIPT + ENDLESS)
+    program, child = started("-c", PATIENT + SCRIPT + ENDLESS)
     assert program.stdout.readline() == "generating\n"
     os.kill(child, signal.SIGKILL)
     _, errors = program.communicate(timeout=30)
     assert program.returncode == 1
     assert errors.splitlines() == ["deepseek-v32: rank 1 of 2 has died, and the job with it"]
-
-
-def test_ctrl_c_stops_the_answer_of_the_command_and_not_the_job(tmp_path: Path) -> None:
-    """The signal goes to the whole session of the terminal. The command says what it had generated, and ends in order."""
-    command = ["-m", "deepseek_v32.inference.generate", "--tensor-parallel-size", "2", "--device", "cpu", "--raw"]
-    with subprocess.Popen(
-        [sys.executable, *command, "--temperature", "0", "My code is 4815. " * 30],
-        **{"env": os.environ | ENVIRONMENT, "cwd": tmp_path, "start_new_session": True},
-        **dict.fromkeys(("stdout", "stderr"), subprocess.PIPE),
-    ) as program:
-        assert program.stdout is not None
-        program.stdout.read(1)
-        os.killpg(program.pid, signal.SIGINT)
-        _, errors = program.communicate(timeout=30)
-    lines = errors.decode().splitlines()
-    assert program.returncode == 130 and lines[-1].endswith("stopped"), errors
-    assert "2 ranks, 4 of 8 experts on each" in lines[1] and len(lines) == 3
-    assert str(DEMO) in lines[0]

@@ -12,17 +12,11 @@ from campaigns.determinism import run_case
 from campaigns.determinism_models import random_layers
 from campaigns.determinism_mutants import Mutant, gpu_mutants
 from deepseek_v32.inference.llm import DEMO
-from deepseek_v32.kernels.device import is_hopper
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.config import Precision
 from deepseek_v32.model.transformer import Transformer
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(
-        not (torch.cuda.is_available() and is_hopper(torch.device("cuda", 0))), reason="needs a Hopper GPU"
-    ),
-]
+pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize("precision", ["fp8", "bf16"])

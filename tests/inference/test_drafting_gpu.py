@@ -8,18 +8,12 @@ import torch
 
 from deepseek_v32.inference.engine.running.decode_graph import can_capture
 from deepseek_v32.inference.llm import DEMO
-from deepseek_v32.kernels.device import is_hopper
 from deepseek_v32.model.checkpoint.config_json import read_config
 from deepseek_v32.model.checkpoint.load import load_model
 from support.drafting import Driver, make_requests, make_runner
 from tiny_model.checkpoint import write_checkpoint
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(
-        not (torch.cuda.is_available() and is_hopper(torch.device("cuda", 0))), reason="needs a Hopper GPU"
-    ),
-]
+pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize("sequences", [3, 5])  # of the graphs' buckets: 3 requests fill one, or leave rows of padding

@@ -1,5 +1,6 @@
 """The generate, bench and doctor commands, with a model that always gives the same answer."""
 
+import itertools
 import json
 import logging
 import os
@@ -344,22 +345,26 @@ def test_a_message_too_long_is_refused_and_forgotten(run, tmp_path):
     assert [message["content"] for message in json.loads(saved.read_text())] == ["Hi", ANSWER]
 
 
-def test_ctrl_c_stops_the_answer_and_not_the_program(run, tmp_path):
-    slow = make_llm(("</think>", ANSWER), seconds=0.1)
+@pytest.fixture
+def interrupted():
+    """An LLM that gets Ctrl-C in its third step."""
+    llm, steps = make_llm(("</think>", ANSWER)), itertools.count(1)
+    llm.model.before_step = lambda: next(steps) == 3 and signal.raise_signal(signal.SIGINT)
+    return llm
+
+
+def test_ctrl_c_stops_the_answer_and_not_the_program(run, tmp_path, interrupted):
     saved = tmp_path / "talk.json"
-    threading.Timer(0.35, os.kill, (os.getpid(), signal.SIGINT)).start()
-    code, _, err = run("generate", "--interactive", stdin=f"Hi\n/save {saved}\n", llm=slow)
+    code, _, err = run("generate", "--interactive", stdin=f"Hi\n/save {saved}\n", llm=interrupted)
     assert code == 0 and "stopped" in err
     answer = json.loads(saved.read_text())[1]["content"]
     assert ANSWER.startswith(answer) and len(answer) < len(ANSWER)
-    assert slow.stats().running == 0 and slow.stats().pages_used == 0
+    assert interrupted.stats().running == 0 and interrupted.stats().pages_used == 0
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_ctrl_c_on_a_single_answer_ends_with_130(run):
-    slow = make_llm(("</think>", ANSWER), seconds=0.1)
-    threading.Timer(0.35, os.kill, (os.getpid(), signal.SIGINT)).start()
-    assert run("generate", "Hi", llm=slow)[0] == 130
+def test_ctrl_c_on_a_single_answer_ends_with_130(run, interrupted):
+    assert run("generate", "Hi", llm=interrupted)[0] == 130
 
 
 class Terminal:

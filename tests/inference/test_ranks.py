@@ -16,7 +16,7 @@ import pytest
 from deepseek_v32.inference.llm import DEMO
 from deepseek_v32.model.parallel.plan import Plan
 from support.forked_ranks import run_ranks
-from support.job import ENVIRONMENT, Job, free_port, torchrun
+from support.job import ENVIRONMENT, PATIENT, Job, free_port, torchrun
 from support.tiny import DIVISIBLE, ODD
 from tiny_model.checkpoint import write_checkpoint
 
@@ -208,7 +208,7 @@ for number, delta in enumerate(llm.stream([5] * 40, SamplingParams(temperature=0
 @pytest.mark.parametrize("victim", [0, 2])
 def test_a_killed_rank_takes_the_job_with_it(checkpoints, victim):
     """No agent watches these processes; they watch each other."""
-    with Job(4, ENDLESS, checkpoints["demo"]) as job:
+    with Job(4, PATIENT + ENDLESS, checkpoints["demo"]) as job:
         for rank in range(4):
             job.read_line(rank)
         assert job.read_line(0) == "generating"
@@ -335,7 +335,8 @@ def test_a_server_is_ended_in_order(checkpoints):
         body = {"model": "shared", "prompt": "The altitude of", "max_tokens": 60, "temperature": 0, "ignore_eos": True}
         with ThreadPoolExecutor() as pool:
             answer = pool.submit(httpx.post, f"{address}/v1/completions", json=body, timeout=60)
-            time.sleep(1)
+            while not (answer.done() or httpx.get(f"{address}/health").json()["running"]):
+                time.sleep(0.05)
             for process in reversed(job.processes):
                 process.send_signal(signal.SIGTERM)
             ended = job.wait(60)

@@ -4,18 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import torch
 
 from deepseek_v32.inference import LLM, SamplingParams, StructuredOutputsParams
 from deepseek_v32.inference.engine import step
-from deepseek_v32.kernels.device import is_hopper
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(
-        not (torch.cuda.is_available() and is_hopper(torch.device("cuda", 0))), reason="needs a Hopper GPU"
-    ),
-]
+pytestmark = pytest.mark.gpu
 
 LIMITS: dict[str, Any] = {"page_count": 600, "max_sequences": 16, "max_model_len": 1024, "speculative_tokens": 0}
 LIST = StructuredOutputsParams(json={"type": "array", "items": {"type": "integer"}, "minItems": 60})

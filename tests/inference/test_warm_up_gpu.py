@@ -3,19 +3,12 @@
 from typing import Any
 
 import pytest
-import torch
 
 from deepseek_v32.inference import LLM, SamplingParams
 from deepseek_v32.inference.llm import DEMO
-from deepseek_v32.kernels.device import is_hopper
 from demo_model.dialogues import write
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(
-        not (torch.cuda.is_available() and is_hopper(torch.device("cuda", 0))), reason="needs a Hopper GPU"
-    ),
-]
+pytestmark = pytest.mark.gpu
 
 LIMITS: dict[str, Any] = {"page_count": 600, "max_sequences": 16, "max_model_len": 4096}
 

@@ -1,6 +1,6 @@
 """A model with a fixed answer: each token determines the next one."""
 
-import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,16 +12,17 @@ from support.tokenizers import make_tokenizer
 
 
 class ChainModel:
-    """After a token comes the one that ``following`` has for it, else ``end``. Each step takes ``seconds``."""
+    """After a token comes the one that ``following`` has for it, else ``end``. `before_step` may wait."""
 
-    def __init__(self, vocab_size: int, following: dict[int, int], end: int, seconds: float = 0.0):
+    def __init__(self, vocab_size: int, following: dict[int, int], end: int):
         self.next = torch.tensor([following.get(token, end) for token in range(vocab_size)])
-        self.vocab_size, self.seconds = vocab_size, seconds
+        self.vocab_size = vocab_size
+        self.before_step: Callable[[], object] = lambda: None
 
     def forward(
         self, tokens: torch.Tensor, positions: torch.Tensor, metadata: AttentionMetadata, caches: list[LayerCache]
     ) -> torch.Tensor:
-        time.sleep(self.seconds)
+        self.before_step()
         if metadata.on_selection is not None:  # it selects all of its context
             context = torch.arange(int(positions.max()) + 1, dtype=torch.int32)
             selected = torch.where(context <= positions[:, None], context, -1)
@@ -30,7 +31,7 @@ class ChainModel:
         return torch.nn.functional.one_hot(self.next[tokens[metadata.logit_rows]], self.vocab_size) * 100.0
 
 
-def make_llm(*after: tuple[str, str], seconds: float = 0.0, tokenized: bool = True, **limits: Any) -> LLM:
+def make_llm(*after: tuple[str, str], tokenized: bool = True, **limits: Any) -> LLM:
     """An LLM that continues a control token with the text given for it, and then ends or goes on with the next one."""
     tokenizer = make_tokenizer()
     eos = tokenizer.eos_ids[0]
@@ -52,5 +53,5 @@ def make_llm(*after: tuple[str, str], seconds: float = 0.0, tokenized: bool = Tr
             "a token would need two successors"
         )
         following |= zip(chain, [*chain[1:], following.get(chain[-1], eos)], strict=True)
-    model = ChainModel(tokenizer.vocab_size, following, eos, seconds)
+    model = ChainModel(tokenizer.vocab_size, following, eos)
     return LLM.from_model(model, config, tokenizer if tokenized else None, **limits)

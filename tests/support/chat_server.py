@@ -25,6 +25,11 @@ from support.fake_model import ScriptedModel, fake_config
 from support.tokenizers import make_tokenizer
 
 NEEDLE = "The door code of the Tolmir Archive is 4815."
+CALL = """<｜DSML｜function_calls>
+<｜DSML｜invoke name="get_weather">
+<｜DSML｜parameter name="city" string="true">Paris</｜DSML｜parameter>
+</｜DSML｜invoke>
+</｜DSML｜function_calls>"""
 LAYERS = 3
 TOPK = 24
 
@@ -33,8 +38,8 @@ TOPK = 24
 class ScriptedService:
     """Stands in for a Service: answers a question with its text in `replies`, or an echo, and functions' results with these.
 
-    One token comes each `pace` seconds, and none while `held` is a part of the question. Its last layer selects the needle and the
-    newest tokens, the others the newest tokens only.
+    One token comes each `pace` seconds, and none after `upto` or while `held` is a part of the question. Its last layer selects the
+    needle and the newest tokens, the others the newest tokens only.
     """
 
     llm: LLM
@@ -42,6 +47,7 @@ class ScriptedService:
     thoughts: str = "First I look at the question. Then I look for the answer."
     pace: float = 0.004
     held: str | None = None
+    upto: int | None = None
     asked: list[str] = field(default_factory=list)  # the decoded prompts
     seeds: list[int | None] = field(default_factory=list)
     temperatures: list[float] = field(default_factory=list)
@@ -159,8 +165,9 @@ class _Stream:
         try:
             for token, piece in zip(tokens, token_texts(tokens, tokenizer), strict=True):
                 time.sleep(service.pace)
-                while (
-                    service.held is not None and service.held in question and self.request_id not in service.cancelled
+                while self.request_id not in service.cancelled and (
+                    (service.held is not None and service.held in question)
+                    or (service.upto is not None and len(written) >= service.upto)
                 ):
                     time.sleep(0.01)
                 if self.request_id in service.cancelled:

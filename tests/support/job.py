@@ -13,6 +13,9 @@ from pathlib import Path
 SCRIPTS = str(Path(__file__).parents[2] / "scripts")
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1", "PYTHONFAULTHANDLER": "1"}
 
+# The first lines of a program: another process may take longer to report why the job ends.
+PATIENT = "from deepseek_v32.inference.distributed import job; job.GRACE_SECONDS = 3\n"
+
 
 @dataclass
 class Ended:

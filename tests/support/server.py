@@ -77,7 +77,7 @@ class Running:
         tokens = self.llm.tokenizer.encode_pieces(pieces)
         self.model.say(tokens, len(self.llm.chat_token_ids(messages, **chat)))
 
-    def idle(self, seconds: float = 5.0) -> bool:
+    def idle(self, seconds: float = 30.0) -> bool:
         """Wait until no request is open and no page is in use; whether that happened in time."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:

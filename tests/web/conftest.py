@@ -72,6 +72,10 @@ class Tab:
         """Wait until no answer grows."""
         self.page.wait_for_selector("body:not(.dsa-running)")
 
+    def settle(self) -> None:
+        """Wait until nothing moves or changes its colour."""
+        self.page.wait_for_function("document.getAnimations().every(({ playState }) => playState !== 'running')")
+
     def answer(self, index: int = -1) -> str:
         return self.page.locator(".answer .body").nth(index).inner_text().strip()
 
@@ -90,7 +94,7 @@ def open_tab(chromium: Any, scripted: Any) -> Iterator[Any]:
             context = chromium.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
             contexts.append(context)
         tab = Tab(context.new_page(), url or scripted.url)
-        tab.page.set_default_timeout(15_000)
+        tab.page.set_default_timeout(30_000)
         origin = tab.url.rstrip("/")
         tab.page.on(
             "request",
@@ -102,7 +106,7 @@ def open_tab(chromium: Any, scripted: Any) -> Iterator[Any]:
         tabs.append(tab)
         return tab.open()
 
-    scripted.service.pace, scripted.service.held = 0.004, None
+    scripted.service.pace, scripted.service.held, scripted.service.upto = 0.004, None, None
     yield make
     for context in contexts:
         context.close()

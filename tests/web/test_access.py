@@ -43,7 +43,7 @@ def test_axe_finds_nothing_serious(open_tab: Any, scripted: Any, axe: str) -> No
             found[f"{name} {theme}"] = page.evaluate(RUN)
             assert page.evaluate("document.documentElement.scrollWidth") <= width
         page.evaluate("document.getElementById('dsa-theme').click()")
-        page.wait_for_timeout(400)  # gradio's colours change gradually
+        tab.settle()  # gradio's colours change gradually
     page.set_viewport_size({"width": 390, "height": 844})
     page.click("#dsa-inspect-close")
     found["phone without the inspector"] = page.evaluate(RUN)

@@ -14,7 +14,7 @@ import pytest
 
 from deepseek_v32.inference.chat_app import DEMO_NAME
 from deepseek_v32.inference.text.detokenizer import token_texts
-from support.chat_server import NEEDLE, TOPK, ChatServer, ScriptedService, scripted_llm, serve
+from support.chat_server import CALL, NEEDLE, TOPK, ChatServer, ScriptedService, scripted_llm, serve
 
 SIZES = {"desktop": (1440, 900), "tablet": (820, 1180), "phone": (390, 844)}
 CODE = "The door code is 0042. What is the door code?"
@@ -25,11 +25,6 @@ FOUND = "The door code of the Tolmir Archive is 4815."
 NUMBERS = " " + " ".join(map(str, range(30)))  # more than TOPK tokens, without a loop
 SHADED = "[...(CSS.highlights.get('dsa-read-4') || [])].map(String).join('')"
 ANY_SHADE = "[...CSS.highlights.values()].flatMap((each) => [...each]).map(String).join(' ')"
-CALL = """<｜DSML｜function_calls>
-<｜DSML｜invoke name="get_weather">
-<｜DSML｜parameter name="city" string="true">Paris</｜DSML｜parameter>
-</｜DSML｜invoke>
-</｜DSML｜function_calls>"""
 
 
 @pytest.fixture(scope="module")
@@ -291,7 +286,7 @@ def thinking_and_functions(v: Visit) -> None:
 def progress_and_keys(v: Visit) -> None:
     page = v.page
     v.new()
-    v.service.reading = range(100, 2400, 100)
+    v.service.reading = range(100, 10**6, 100)
     page.fill("#dsa-text textarea", "word " * 300)
     page.press("#dsa-text textarea", "Enter")
     page.wait_for_function("document.querySelector('.numbers')?.innerText.endsWith(' s left')")

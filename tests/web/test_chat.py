@@ -11,12 +11,11 @@ from deepseek_v32.inference.chat_app import answering
 
 def test_send_streams_and_shows_numbers(open_tab: Any, scripted: Any) -> None:
     tab = open_tab()
-    scripted.service.pace = 0.1
+    scripted.service.pace, scripted.service.upto = 2 * answering.UPDATE_INTERVAL, 3
     tab.ask("Tell me something about the quick brown fox and the lazy dog, please.", wait=False)
-    lengths = set()
-    while len(lengths) < 4:
-        lengths.add(len(tab.answer()))
-        assert tab.page.locator("body.dsa-running").count(), "the answer did not grow before it was there"
+    for shown, upto in (("You", 8), ("You said", 14), ("You said: Tell", None)):
+        tab.page.wait_for_function(f"document.querySelector('.answer .body')?.innerText.trim() === '{shown}'")
+        scripted.service.upto = upto
     scripted.service.pace = 0
     tab.wait()
     assert tab.answer() == "You said: Tell me something about the quick brown fox and the lazy dog, please."
@@ -75,13 +74,12 @@ def test_an_answer_goes_on_after_a_reload_and_stops_without_a_page(
     open_tab: Any, scripted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tab = open_tab()
-    scripted.service.pace = 0.02
+    scripted.service.pace, scripted.service.upto = 2 * answering.UPDATE_INTERVAL, 24
     tab.ask("word " * 60, wait=False)
     tab.page.wait_for_function("document.querySelector('.answer .body')?.innerText.length > 20")
-    scripted.service.pace = 0.5
     tab.page.reload()
     tab.page.wait_for_selector("body.dsa-running")
-    scripted.service.pace = 0
+    scripted.service.pace, scripted.service.upto = 0, None
     tab.wait()
     assert tab.answer() == "You said: " + "word " * 59 + "word" and tab.page.locator(".numbers").inner_text() == ""
     # A conversation whose server has gone says so.
@@ -148,12 +146,12 @@ def test_an_answer_goes_on_behind_another_conversation(open_tab: Any, scripted: 
 
 def test_thinking_unfolds_folds_and_shows_its_time(open_tab: Any, scripted: Any) -> None:
     tab = open_tab()
-    scripted.service.pace = 0.2
+    scripted.service.upto = 1
     tab.page.check("#dsa-thinking input")
     tab.ask("why?", wait=False)
     tab.page.wait_for_selector("details.thought[open]")
     assert "Thinking" in tab.page.locator(".thought summary").inner_text()
-    scripted.service.pace = 0
+    scripted.service.upto = None
     tab.wait()
     assert tab.page.locator("details.thought[open]").count() == 0
     assert tab.page.locator(".thought summary").inner_text().startswith("Thought for ")

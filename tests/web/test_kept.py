@@ -88,10 +88,10 @@ def test_two_tabs_with_one_chat_lose_no_turn(open_tab: Any, scripted: Any) -> No
     second.ask("from the second")
     first.page.wait_for_function("document.querySelectorAll('.answer').length === 3")
     # Both at once: one tab's turn is the other's branch.
-    scripted.service.pace = 0.5
-    first.ask("left " * 12, wait=False)
-    second.ask("right " * 12, wait=False)
-    scripted.service.pace = 0
+    scripted.service.held = "both"
+    first.ask("left both", wait=False)
+    second.ask("right both", wait=False)
+    scripted.service.held = None
     first.wait()
     second.wait()
     for tab, mine in ((first, "left"), (second, "right")):
@@ -177,6 +177,8 @@ def test_a_slow_server_takes_nothing_that_was_typed(open_tab: Any, scripted: Any
     asked = len(scripted.service.asked)
     page.locator("#dsa-list .choose").click()
     page.press("#dsa-text textarea", "Enter")
+    while not waiting:
+        page.wait_for_timeout(20)
     answer_all()
     page.wait_for_selector(".answer")
     assert len(scripted.service.asked) == asked

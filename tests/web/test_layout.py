@@ -76,7 +76,8 @@ def test_theme_is_remembered(open_tab: Any) -> None:
 
 def test_the_sidebar_is_whole_or_away(open_tab: Any) -> None:
     """No strip of the sidebar with cut text is left, with the inspector open or the sidebar closed."""
-    page = open_tab().page
+    tab = open_tab()
+    page = tab.page
 
     def seen() -> float:
         return page.evaluate(
@@ -89,7 +90,7 @@ def test_the_sidebar_is_whole_or_away(open_tab: Any) -> None:
 
     def press(selector: str, **where: Any) -> None:
         page.click(selector, **where)
-        page.wait_for_function("document.getAnimations().every(({ playState }) => playState !== 'running')")
+        tab.settle()
 
     for width in (801, 820, 960, 1100, 1101, 1280):
         page.set_viewport_size({"width": width, "height": 800})

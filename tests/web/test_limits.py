@@ -1,9 +1,9 @@
 """Inputs that do not fit are refused at once, and the page notices when a lost server is back."""
 
-import socket
 from typing import Any
 
 from support.chat_server import ScriptedService, scripted_llm, serve
+from support.job import free_port
 
 
 def test_a_file_that_is_too_long_is_not_attached(open_tab: Any) -> None:
@@ -35,9 +35,7 @@ def test_a_message_that_is_too_long_stays_in_the_box(open_tab: Any, scripted: An
 
 def test_a_server_that_comes_back_finds_everything_as_it_was(open_tab: Any) -> None:
     """Its process is another one. In between, an answer grew, text and a file waited, and Send was pressed twice."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     first = serve(ScriptedService(scripted_llm(), pace=0.05), port=port)
     tab = open_tab(url=first.url)
     tab.page.wait_for_timeout(300)
@@ -71,9 +69,7 @@ def test_a_server_that_comes_back_finds_everything_as_it_was(open_tab: Any) -> N
 
 
 def test_send_pressed_before_the_page_has_noticed(open_tab: Any) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     first = serve(ScriptedService(scripted_llm()), port=port)
     tab = open_tab(url=first.url)
     tab.ask("one")

@@ -9,13 +9,9 @@ from typing import Any
 import pytest
 
 from deepseek_v32.inference.chat_app import answering
+from support.chat_server import CALL
 
 WORDS = " word" * 30
-CALL = """<｜DSML｜function_calls>
-<｜DSML｜invoke name="get_weather">
-<｜DSML｜parameter name="city" string="true">Paris</｜DSML｜parameter>
-</｜DSML｜invoke>
-</｜DSML｜function_calls>"""
 
 
 class Slow:
@@ -43,20 +39,20 @@ class Slow:
     def answer(self, *order: int) -> None:
         """Let these of the held calls through, by default all in turn."""
         self.wait()
-        for index in order or range(len(self.held)):
-            with self.tab.page.expect_response(lambda r, call=self.held[index].request: r.request == call):
-                self.held[index].continue_()
+        held, self.held = self.held, []
+        for index in order or range(len(held)):
+            with self.tab.page.expect_response(lambda r, call=held[index].request: r.request == call):
+                held[index].continue_()
             self.tab.page.wait_for_timeout(50)
-        self.held.clear()
 
-    def refuse(self) -> None:
-        """Answer 500, and from now on hold nothing back."""
+    def refuse(self, says: str = "The server could not do this. Try again.") -> None:
+        """Answer 500, until the page says this, and from now on hold nothing back."""
         self.wait()
         self.kind = re.compile("(?!)")
         for route in self.held:
             route.fulfill(status=500, body="{}", content_type="application/json")
         self.held.clear()
-        self.tab.page.wait_for_timeout(100)
+        self.tab.page.get_by_text(says, exact=True).wait_for()
 
 
 @pytest.fixture
@@ -222,8 +218,7 @@ def test_what_the_server_refuses_can_be_done_again(tab: Any, scripted: Any, even
         page.click(".answer [data-action=inspect]")
         attach(tab, "a.txt")
         slow.wait(2)
-        slow.refuse()
-        assert page.locator(".panel-note").inner_text() == "Can't reach the server. Try again."
+        slow.refuse("Can't reach the server. Try again.")
         page.click("#dsa-inspect-close")
         page.click(".answer [data-action=inspect]")
         page.wait_for_selector(".dsa-context")

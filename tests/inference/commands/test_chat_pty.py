@@ -8,10 +8,20 @@ import pytest
 from support.job import ENVIRONMENT
 from support.terminal import Terminal
 
+# An answer takes ten steps, also four at a time. After "Hey" in the second answer, the model waits for Ctrl-C.
 PROGRAM = """
+import itertools, time
 from deepseek_v32.inference.commands import loading
 from support.chain_model import make_llm
-loading.load_llm = lambda *_, **__: make_llm(("</think>", "Hey 🙂, two"), seconds=0.04, max_sequences=4)
+
+def wait():
+    is_fourteenth = next(steps) == 13
+    while is_fourteenth and not llm.engine._aborted:
+        time.sleep(0.01)
+
+llm, steps = make_llm(("</think>", "Hey 🙂, two"), max_sequences=4), itertools.count()
+llm.model.before_step = wait
+loading.load_llm = lambda *_, **__: llm
 from deepseek_v32.inference.commands.cli import main
 main()
 """
@@ -89,4 +99,4 @@ def test_a_file_of_prompts_is_interrupted(tmp_path):
         said = terminal.wait_for(f"answers are in {output}; the same command goes on there")
         assert terminal.process.wait(20) == 130
     answered = [json.loads(line)["id"] for line in output.read_text().splitlines()]
-    assert 4 <= len(answered) < 12 and said.endswith(f"{len(answered)} of 12 ")
+    assert len(answered) == 4 and said.endswith(f"{len(answered)} of 12 ")

@@ -5,14 +5,21 @@ import openai
 import pytest
 
 from deepseek_v32.inference.server.service.service import Service
+from support.fake_model import fake_llm
 from support.server import serving, stand_in_llm
 
 
 @pytest.fixture(scope="module")
-def server():
-    """A server that runs for the whole module. Every test must leave it idle."""
-    with serving(Service(stand_in_llm(), max_queue=40)) as server:
+def server(request):
+    """A server that runs for the whole module, with the module's LIMITS. Every test must leave it idle."""
+    with serving(Service(stand_in_llm(**getattr(request.module, "LIMITS", {})), max_queue=40)) as server:
         yield server
+
+
+@pytest.fixture
+def service():
+    with Service(fake_llm(page_count=128)) as service:
+        yield service
 
 
 @pytest.fixture

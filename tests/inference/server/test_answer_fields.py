@@ -6,22 +6,15 @@ import math
 import pytest
 
 from deepseek_v32.inference import SamplingParams
-from deepseek_v32.inference.server.service.service import Service
 from deepseek_v32.inference.text.tokenizer import DSML, END_THINK, Special
-from support.server import serving, stand_in_llm
+from support.server import stand_in_llm
 
 ASK = [{"role": "user", "content": "Hi"}]
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 FUNCTION = {"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}
 TOOLS = [{"type": "function", "function": FUNCTION}]
 D, END = Special(DSML), Special(END_THINK)
-
-
-@pytest.fixture(scope="module")
-def server():
-    """The description of functions is long."""
-    with serving(Service(stand_in_llm(max_model_len=4096, page_count=128), max_queue=40)) as server:
-        yield server
+LIMITS = {"max_model_len": 4096, "page_count": 128}  # the description of functions is long
 
 
 def calls(*values):

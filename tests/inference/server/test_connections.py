@@ -102,10 +102,9 @@ def test_a_client_that_takes_nothing_loses_its_request(impatient):
 
 def test_half_heads_do_not_hold_the_server(monkeypatch):
     """With the most connections open, each new one replaces the one that has waited the longest."""
-    monkeypatch.setattr(connections, "REPLACEABLE_SECONDS", 0.1)
+    monkeypatch.setattr(connections, "REPLACEABLE_SECONDS", 0.0)
     limits = ConnectionLimits(total=40, per_peer=0, head_seconds=60)
     with serving(Service(stand_in_llm()), limits=limits) as server, opened(server, 40, HALF) as slow:
-        time.sleep(0.2)
         with ThreadPoolExecutor(8) as pool:
             assert {answer.status_code for answer in pool.map(lambda _: health(server), range(24))} == {200}
         gave_way = parse(read_all(slow[0]))
@@ -115,6 +114,7 @@ def test_half_heads_do_not_hold_the_server(monkeypatch):
 @pytest.mark.parametrize("limits", [{"total": 5, "per_peer": 0}, {"per_peer": 5}], ids=["all", "one address"])
 def test_refusals_of_connections_are_errors_of_the_api(monkeypatch, limits):
     monkeypatch.setattr(connections, "SURPLUS", 3)
+    monkeypatch.setattr(connections, "REPLACEABLE_SECONDS", 60)
     with serving(Service(stand_in_llm()), limits=ConnectionLimits(**limits), api_key=KEY) as server:
         with opened(server, 5):
             # The first of them are refused after the check of the key, which a stranger does not pass.
@@ -135,7 +135,7 @@ def test_refusals_of_connections_are_errors_of_the_api(monkeypatch, limits):
             monkeypatch.setattr(connections, "MAX_LINGERING", 0)
             with opened(server, 3):
                 assert ask(server.url, b"").error["code"] == "connections"
-        end = time.monotonic() + 5
+        end = time.monotonic() + 30
         while (answer := ask(server.url, WHOLE.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))).status != 200:
             assert time.monotonic() < end, answer
 

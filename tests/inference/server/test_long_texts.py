@@ -73,7 +73,7 @@ def test_others_are_answered_while_a_long_text_is_encoded(unknowing, path, monke
                 assert http.get("/health").status_code == 200
                 answered += encoding_now.is_set()
     assert refused[0].status_code == 400 and refused[0].json()["error"]["code"] == "context_length_exceeded"
-    assert answered >= 30, answered
+    assert answered >= 5, answered
 
 
 def test_a_queue_of_long_texts_has_an_end(unknowing, monkeypatch):

@@ -8,36 +8,15 @@ import pydantic
 import pytest
 
 from deepseek_v32.inference.server.service.service import Service
-from deepseek_v32.inference.text.tokenizer import DSML, END_THINK, Special
+from deepseek_v32.inference.text.tokenizer import END_THINK, Special
 from support.server import MODEL, serving, stand_in_llm
+from support.weather import ASK, CALL, CHAT_TOOLS, SCHEMA, WEATHER
 
 anthropic = pytest.importorskip("anthropic")
 
-D = Special(DSML)
-QUESTION = "What is sparse attention?"
-ASK = [{"role": "user", "content": QUESTION}]
-SCHEMA = {
-    "type": "object",
-    "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
-    "required": ["city", "days"],
-    "additionalProperties": False,
-}
-WEATHER = {"name": "get_weather", "description": "The weather of a city"}
 TOOLS = [{**WEATHER, "input_schema": SCHEMA}]
-CHAT_TOOLS = [{"type": "function", "function": {**WEATHER, "parameters": SCHEMA}}]
-CALL = [
-    *("Let me look.\n\n<", D, "function_calls>\n<", D, 'invoke name="get_weather">\n<', D),
-    *('parameter name="city" string="true">Köln</', D, "parameter>\n<", D, 'parameter name="days" string="false">3</', D),
-    *("parameter>\n</", D, "invoke>\n</", D, "function_calls>"),
-]  # fmt: skip
 EVENT = pydantic.TypeAdapter(anthropic.types.RawMessageStreamEvent)
-
-
-@pytest.fixture(scope="module")
-def server():
-    """A server whose context holds a round of calls."""
-    with serving(Service(stand_in_llm(max_model_len=4096, page_count=128))) as server:
-        yield server
+LIMITS = {"max_model_len": 4096, "page_count": 128}  # a round of calls fits
 
 
 @pytest.fixture

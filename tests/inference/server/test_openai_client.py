@@ -7,33 +7,12 @@ import openai
 import pytest
 
 from deepseek_v32.inference.server.service.service import Service
-from deepseek_v32.inference.text.tokenizer import DSML, END_THINK, Special
+from deepseek_v32.inference.text.tokenizer import END_THINK, Special
 from support.server import MODEL, serving, stand_in_llm
+from support.weather import ASK, CALL
+from support.weather import CHAT_TOOLS as TOOLS
 
-ASK = [{"role": "user", "content": "What is sparse attention?"}]
-TOOLS = [
-    {
-        "type": "function",
-        "function": {
-            "name": "get_weather",
-            "description": "The weather of a city",
-            "parameters": {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}},
-        },
-    }
-]
-D = Special(DSML)
-CALL = [
-    *("Let me look.\n\n<", D, "function_calls>\n<", D, 'invoke name="get_weather">\n<', D),
-    *(
-        'parameter name="city" string="true">Köln</',
-        D,
-        "parameter>\n<",
-        D,
-        'parameter name="days" string="false">3</',
-        D,
-    ),
-    *("parameter>\n</", D, "invoke>\n</", D, "function_calls>"),
-]
+LIMITS = {"max_model_len": 4096, "page_count": 128}  # a round of calls fits
 
 
 def joined(chunks, field):

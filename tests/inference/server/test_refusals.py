@@ -7,18 +7,10 @@ import pytest
 
 from deepseek_v32.inference.params import MAX_SEED
 from deepseek_v32.inference.server.api.protocol import FUNCTION_NAME
-from deepseek_v32.inference.server.service.service import Service
-from support.server import serving, stand_in_llm
 
 ASK = [{"role": "user", "content": "Hi"}]
 CHAT, TEXT, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
-
-
-@pytest.fixture(scope="module")
-def server():
-    """The description of functions is long."""
-    with serving(Service(stand_in_llm(max_model_len=4096, page_count=128), max_queue=40)) as server:
-        yield server
+LIMITS = {"max_model_len": 4096, "page_count": 128}  # the description of functions is long
 
 
 def refusal(http, path, body):

@@ -10,34 +10,12 @@ from openai.types.responses import Response, ResponseStreamEvent
 from deepseek_v32.inference.server.api.errors import ApiError
 from deepseek_v32.inference.server.api.response_api.request import ResponseRequest
 from deepseek_v32.inference.server.api.response_api.route import KeptResponses
-from deepseek_v32.inference.server.service.service import Service
-from deepseek_v32.inference.text.tokenizer import DSML, END_THINK, Special
-from support.server import MODEL, serving, stand_in_llm
+from deepseek_v32.inference.text.tokenizer import END_THINK, Special
+from support.server import MODEL
+from support.weather import ASK, CALL, CHAT_TOOLS, FUNCTION, QUESTION
 
-D = Special(DSML)
-QUESTION = "What is sparse attention?"
-ASK = [{"role": "user", "content": QUESTION}]
-SCHEMA = {
-    "type": "object",
-    "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
-    "required": ["city", "days"],
-    "additionalProperties": False,
-}
-FUNCTION = {"name": "get_weather", "description": "The weather of a city", "parameters": SCHEMA}
-TOOLS, CHAT_TOOLS = [{"type": "function", **FUNCTION}], [{"type": "function", "function": FUNCTION}]
-CALL = [
-    *("Let me look.\n\n<", D, "function_calls>\n<", D, 'invoke name="get_weather">\n<', D),
-    *('parameter name="city" string="true">Köln</', D, "parameter>\n<", D, 'parameter name="days" string="false">3</', D),
-    *("parameter>\n</", D, "invoke>\n</", D, "function_calls>"),
-]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def server():
-    """A server whose context holds a round of calls."""
-    with serving(Service(stand_in_llm(max_model_len=4096, page_count=128))) as server:
-        yield server
-
+TOOLS = [{"type": "function", **FUNCTION}]
+LIMITS = {"max_model_len": 4096, "page_count": 128}  # a round of calls fits
 
 EVENT = pydantic.TypeAdapter(ResponseStreamEvent)
 

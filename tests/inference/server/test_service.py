@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import itertools
 import threading
 import time
 
@@ -18,13 +19,7 @@ GREEDY = SamplingParams(temperature=0, max_tokens=12)
 ENDLESS = SamplingParams(temperature=0, max_tokens=4000, ignore_eos=True)
 
 
-@pytest.fixture
-def service():
-    with Service(fake_llm(page_count=128)) as service:
-        yield service
-
-
-def pages_return(service, seconds=5.0):
+def pages_return(service, seconds=30.0):
     """Wait until no request is open. Then every page must be free or cached."""
     end = time.monotonic() + seconds
     while service.stats().open and time.monotonic() < end:
@@ -69,10 +64,7 @@ def test_threads_and_loops_share_the_engine(service):
 def test_take_gives_all_that_has_come(service):
     async def main():
         stream = await submit(service, PROMPT, GREEDY)
-        while service.stats().open:
-            await asyncio.sleep(0.002)
-        # The loop fills the inbox.
-        await asyncio.sleep(0)
+        await asyncio.to_thread(service.stop, drain=20)
         return await stream.take(), await stream.take()
 
     everything, nothing = asyncio.run(main())
@@ -280,9 +272,8 @@ def test_a_bug_in_the_engine_does_not_end_the_service(service, monkeypatch, capl
 
 
 def test_time_runs_out_for_running_and_waiting_requests():
-    llm = fake_llm(max_sequences=1)
-    llm.model.before_step = lambda: time.sleep(0.01)
-    with Service(llm, deadline=0.2) as service:
+    llm, seconds = fake_llm(max_sequences=1), itertools.count()
+    with Service(llm, deadline=100, clock=lambda: next(seconds)) as service:
         running, waiting = service.stream(PROMPT, ENDLESS), service.stream(PROMPT, ENDLESS)
         ends = [list(running)[-1], list(waiting)[-1]]
         assert [end.completion.error for end in ends] == ["the request has passed its deadline"] * 2
@@ -341,18 +332,17 @@ def test_a_score_past_its_deadline_times_out_by_the_clock_of_the_service():
 
 def test_a_job_in_the_queue_of_a_service_that_stops_fails():
     llm = fake_llm()
-    gate = threading.Event()
-    llm.model.before_step = lambda: gate.wait(10)
+    begun, gate = threading.Event(), threading.Event()
+    llm.model.before_step = lambda: (begun.set(), gate.wait(20))
     service = Service(llm)
 
     async def main():
         stream = await submit(service, PROMPT, ENDLESS)
-        # Time for its step to begin.
-        await asyncio.sleep(0.05)
+        await asyncio.to_thread(begun.wait, 20)
         score = asyncio.create_task(service.score(service.requests.from_tokens(PROMPT)))
-        await asyncio.sleep(0.05)
         stop = asyncio.create_task(asyncio.to_thread(service.stop))
-        await asyncio.sleep(0.05)
+        while not service._thread.work.is_stopping:
+            await asyncio.sleep(0.002)
         gate.set()
         with pytest.raises(RuntimeError, match="stopped"):
             await score

@@ -1,6 +1,7 @@
 """Faults around the engine's thread: in observers, logging, queueing, delivery, and of the thread itself."""
 
 import asyncio
+import itertools
 import logging
 import queue
 import threading
@@ -42,12 +43,6 @@ def nothing_waits_forever(monkeypatch):
             return get(self, block, timeout)
 
     monkeypatch.setattr(queue, "SimpleQueue", Impatient)
-
-
-@pytest.fixture
-def service():
-    with Service(fake_llm(page_count=128)) as service:
-        yield service
 
 
 def tokens_of(stream):
@@ -203,13 +198,14 @@ def test_a_fault_in_delivering_ends_no_request_without_a_word(service, monkeypat
 @pytest.mark.parametrize("error", [SystemExit("out"), MemoryError("no memory"), GeneratorExit()], ids=repr)
 def test_a_thread_that_dies_ends_all_requests_and_refuses_new_ones(error, monkeypatch):
     service = Service(fake_llm())
-    step, submitted = service.llm.engine.step, threading.Event()
+    step, submitted, steps = service.llm.engine.step, threading.Event(), itertools.count(1)
 
     def die(*arguments):
         raise error
 
     def faulty():
-        if submitted.is_set():
+        if next(steps) > 5:
+            submitted.wait(10)
             monkeypatch.setattr(EngineThread, "_fail_all", die)  # for errors that the thread would handle
             raise error
         return step()

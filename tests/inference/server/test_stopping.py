@@ -145,12 +145,13 @@ def test_a_server_whose_task_is_cancelled_while_it_stops_ends():
         body = json.dumps({**BODY, "model": MODEL}).encode()
         head = "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: "
         writer.write(f"{head}{len(body)}\r\n\r\n".encode() + body)
-        await asyncio.sleep(0.3)
+        while not service.stats().open:
+            await asyncio.sleep(0.005)
         server.should_exit = True
         await asyncio.sleep(0.5)
         assert not serving.done()
         serving.cancel()
-        done, _ = await asyncio.wait([serving], timeout=3)
+        done, _ = await asyncio.wait([serving], timeout=20)
         writer.close()
         gate.set()
         server.force_exit = True  # so that it ends, whatever it waits for
@@ -165,10 +166,11 @@ def test_a_server_whose_task_is_cancelled_while_it_stops_ends():
 
 def test_a_text_that_is_being_encoded_ends_as_declared(caplog, monkeypatch):
     begun, gate = threading.Event(), threading.Event()
-    monkeypatch.setattr(Tokenizer, "encode", lambda *_, **__: (begun.set(), gate.wait(1), [1])[2])
+    monkeypatch.setattr(Tokenizer, "encode", lambda *_, **__: (begun.set(), gate.wait(20), [1])[2])
     with serving(Service(stand_in_llm()), drain=0) as server:
         threads, answers = open_requests(server, ["whole"], 0)
         assert begun.wait(10)
+        threading.Thread(target=lambda: (threads[0].join(10), gate.set())).start()
     for thread in threads:
         thread.join(10)
     check_ends(answers, caplog)

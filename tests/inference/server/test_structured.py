@@ -26,13 +26,7 @@ SCHEMA = {
 }
 FUNCTION = {"name": "adopt", "strict": True, "parameters": SCHEMA}
 TOOLS = [{"type": "function", "function": FUNCTION}, {"type": "function", "function": {**FUNCTION, "name": "sell"}}]
-
-
-@pytest.fixture(scope="module")
-def server():
-    """The description of functions is long."""
-    with serving(Service(stand_in_llm(max_model_len=4096, page_count=128), max_queue=40)) as server:
-        yield server
+LIMITS = {"max_model_len": 4096, "page_count": 128}  # the description of functions is long
 
 
 class Animal(pydantic.BaseModel):
