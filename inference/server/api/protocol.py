@@ -6,12 +6,12 @@ of no schema. Inside of messages and tools, where clients send back what they we
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
 from ...text.messages import starts_thinking
 from ...text.schemas import schema_fault
-from .errors import BAD_SCHEMA
+from .errors import BAD_SCHEMA, invalid
 from .fields import (
     MAX_TOKENS,
     Body,
@@ -200,6 +200,14 @@ class ChatRequest(ConversationFields, SamplingFields):
     modalities: list[Literal["text"]] | None = None
     prediction: JsonObject | None = Field(None, description="ignored: it changes only the speed of OpenAI's models")
     verbosity: Verbosity | None = Field(None, description="ignored, but for a warning: only medium is served")
+
+
+def as_chat(given: dict[str, Any]) -> ChatRequest:
+    """The chat request that another API's request becomes. Raises ApiError: one of its turns may be more than chat takes."""
+    try:
+        return ChatRequest.model_validate(given)
+    except ValidationError as error:
+        raise invalid(error.errors()) from None
 
 
 class TokenizeRequest(Body):
