@@ -67,7 +67,7 @@ watch("value", () => {
       restoring = false;
       newest++;
     }
-    show(value);
+    show(value, isAwaited && !running);
     keep(conversation, !running);
     const last = conversation.messages.length - 1;
     if (entry.tells && !running && conversation.messages[last].run) tell("inspect", { index: last });
