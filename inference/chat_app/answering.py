@@ -25,7 +25,8 @@ log = logging.getLogger(__name__)
 # Seconds between two views of a growing answer: smooth to the eye, and little work for the server.
 UPDATE_INTERVAL = 0.06
 PROGRESS_INTERVAL = 0.25  # the same while the prompt is read
-GRACE = 20.0  # seconds for which an answer goes on without a page, and is kept after its end
+GRACE = 20.0  # seconds for which an answer goes on without a page
+KEPT = 3600.0  # seconds for which a complete answer is kept, for a page that was away when it ended
 MOST_CALLS = 4  # rounds of function calls before an answer must end
 MOST_RECORDED = BUDGET  # bytes of one answer's recording; the tokens after it are not recorded
 LOOP = 8  # tokens; the same ones three times in a row, or more than these, are a loop
@@ -81,7 +82,7 @@ class Runs:
         with self._lock:
             now = time.monotonic()
             self._runs = {
-                key: each for key, each in self._runs.items() if each.ended is None or now - each.ended < GRACE
+                key: each for key, each in self._runs.items() if each.ended is None or now - each.ended < KEPT
             }
             self._runs[run.id] = run
 

@@ -408,6 +408,7 @@ def test_an_answer_that_no_run_writes_any_more_gets_its_end_in_a_branch(scripted
     for run_id, ended in (("known", True), ("grows", False)):
         run = answering.Run(set(), run_id, "c1")
         run.show({"conversation": {"messages": [{**answer, "content": "whole", "finish": "abort"}]}}, ended)
+        run.ended = run.ended and run.ended - 60  # the page was away for a minute
         handlers.runs.add(run)
     branches = [[answer], [{**answer, "id": "unknown"}], [{**answer, "id": "grows"}]]
     messages = [{"role": "user", "content": "q", "branches": branches}, {**answer, "finish": "stop"}]
