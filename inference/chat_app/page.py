@@ -124,6 +124,8 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
         log.controls(None, kept, kept, js=_tell("controls"), **unqueued)
         gr.on([component.change for component in kept], None, kept, None, js=_tell("settings"), **unqueued)
         blocks.unload(handlers.leave)
+    # An answer holds a thread until it ends. With gradio's default, 40, all would be waiting, and the API's routes with them.
+    blocks.max_threads = handlers.service.stats().capacity + 40
     blocks.queue(default_concurrency_limit=None, api_open=False)
     return blocks
 
