@@ -91,12 +91,10 @@ class ApiContext:
         """Raise Busy or ApiError, before prompts are encoded, for another model, or if `count` requests would be refused later."""
         self.check_model(model)
         try:
-            self.service.check_capacity(count)
+            # Without the second number, all requests of a crowd would be encoded before most of them are refused.
+            self.service.check_capacity(count, self.encoding.places)
         except ValueError as error:
             raise ApiError(400, str(error)) from None
-        # Without this, all requests of a crowd would be encoded before most of them are refused.
-        if self.encoding.places and self.service.stats().places + self.encoding.places + count > self.service.capacity:
-            raise Busy(f"the queue is full: {self.service.capacity} requests are running, waiting or being encoded", 1)
 
     async def make_requests(
         self,

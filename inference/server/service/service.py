@@ -45,9 +45,8 @@ class ServiceStats:
 
     engine: EngineStats
     open: int  # requests accepted and not finished
-    places: int  # of these, those that their callers have not cancelled
     refused: int  # requests refused with Busy since the start
-    capacity: int  # the most places
+    capacity: int  # the most requests at a time, but for those that their callers have cancelled
     seconds_since_step: float  # since a step ended; 0 when idle
     alive: bool  # whether the engine's thread runs
     failed: bool  # whether it has died of an error: every open request has ended in one, and new ones are refused
@@ -151,18 +150,20 @@ class Service:
         ignored."""
         self._thread.work.cancel(request_id)
 
-    def check_capacity(self, count: int) -> None:
-        """Raise Busy, or ValueError, if `count` requests would be refused now, before time is spent on encoding their prompts."""
+    def check_capacity(self, count: int, encoding: int = 0) -> None:
+        """Raise Busy, or ValueError, if `count` requests would be refused now, before time is spent on encoding their prompts.
+
+        encoding: requests whose prompts are being encoded, which will take places.
+        """
         check_process(self._process)
         with self._admitting:
-            self._check(count)
+            self._check(count, encoding)
 
     def stats(self) -> ServiceStats:
         thread = self._thread
         return ServiceStats(
             thread.stats,
             thread.work.count,
-            thread.work.places,
             self._refused,
             self.capacity,
             thread.seconds_since_step,
@@ -201,7 +202,7 @@ class Service:
         self._queue([], [], [job])
         return job
 
-    def _check(self, count: int) -> None:
+    def _check(self, count: int, encoding: int = 0) -> None:
         if count > self.capacity:
             raise ValueError(
                 f"the number of requests is {count}; expected at most {self.capacity}, all that the server holds"
@@ -210,11 +211,13 @@ class Service:
         if failure is not None:
             self._refused += count
             raise Busy(failure, retry_after=30, is_final=True)
-        if self._thread.work.places + count > self.capacity:
+        if self._thread.work.places + encoding + count > self.capacity:
             self._refused += count
             # A place becomes free after typical_seconds / capacity, but other clients wait for it as well.
             retry_after = min(max(math.ceil(self._thread.typical_seconds), 1), 60)
-            raise Busy(f"the queue is full: {self.capacity} requests are running or waiting", retry_after)
+            raise Busy(
+                f"the queue is full: {self.capacity} requests are running, waiting or being encoded", retry_after
+            )
 
 
 class Busy(Exception):

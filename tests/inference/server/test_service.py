@@ -128,7 +128,7 @@ def test_those_that_leave_give_their_places_back_before_the_running_step_ends():
                 service.stream(PROMPT, GREEDY)
             for stream in streams:
                 stream.close()
-        assert service.stats().places == 0 and service.stats().seconds_since_step > 0
+        assert service._thread.work.places == 0 and service.stats().seconds_since_step > 0
         last = service.stream(PROMPT, GREEDY)
         gate.set()
         assert list(last)[-1].finish_reason == "length"
@@ -147,7 +147,7 @@ def test_a_score_that_nobody_waits_for_gives_its_place_back():
             for score in scores:
                 score.cancel()
             assert not any(isinstance(end, Busy) for end in await asyncio.gather(*scores, return_exceptions=True))
-            assert service.stats().places == 0
+            assert service._thread.work.places == 0
 
     with Service(llm, max_queue=1) as service:
         asyncio.run(leave(service))
