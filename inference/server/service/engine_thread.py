@@ -51,10 +51,6 @@ class EngineThread:
         self._thread.start()
 
     @property
-    def alive(self) -> bool:
-        return self.failure is None and self._thread.is_alive()
-
-    @property
     def seconds_since_step(self) -> float:
         """Seconds since a step ended; 0 when idle."""
         return self.clock() - self._last_step if self.work.count else 0.0

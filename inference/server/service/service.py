@@ -48,8 +48,7 @@ class ServiceStats:
     refused: int  # requests refused with Busy since the start
     capacity: int  # the most requests at a time, but for those that their callers have cancelled
     seconds_since_step: float  # since a step ended; 0 when idle
-    alive: bool  # whether the engine's thread runs
-    failed: bool  # whether it has died of an error: every open request has ended in one, and new ones are refused
+    failed: bool  # whether the engine's thread has died of an error: every open request has ended in one, and new ones are refused
 
     @property
     def waiting(self) -> int:
@@ -167,7 +166,6 @@ class Service:
             self._refused,
             self.capacity,
             thread.seconds_since_step,
-            thread.alive,
             failed=thread.failure is not None,
         )
 

@@ -299,7 +299,7 @@ def test_stopping_drains_then_fails_what_is_left():
     assert list(quick)[-1].finish_reason in ("length", "error")
     with pytest.raises(Busy):
         service.stream(PROMPT, GREEDY)
-    assert not service.stats().alive and service.stats().engine.pages_used == 0
+    assert not service._thread._thread.is_alive() and service.stats().engine.pages_used == 0
 
 
 def test_draining_lets_requests_finish():
