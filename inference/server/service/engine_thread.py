@@ -60,9 +60,9 @@ class EngineThread:
         if self.failure is not None:
             self._give_up(self.failure)
 
-    def stop(self, drain: float) -> None:
-        """Give open requests up to `drain` seconds to finish, fail the others, and end the thread."""
-        self.work.drain(drain)
+    def stop(self) -> None:
+        """Fail the open requests and end the thread."""
+        self.work.stop()
         self._thread.join()
 
     # The methods below run in the engine's thread.

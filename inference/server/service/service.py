@@ -173,11 +173,11 @@ class Service:
         """Notify this observer, too, from now on."""
         self._thread.observers.append(observer)
 
-    def stop(self, drain: float = 0.0) -> None:
-        """Refuse new requests, give open ones `drain` seconds to finish, fail the others, end the thread. May be repeated."""
+    def stop(self) -> None:
+        """Refuse new requests, fail the open ones and end the thread. May be repeated."""
         with self._admitting:
             self.accepting = False
-        self._thread.stop(drain)
+        self._thread.stop()
 
     def __enter__(self) -> "Service":
         return self

@@ -227,7 +227,7 @@ def test_a_thread_that_dies_ends_all_requests_and_refuses_new_ones(error, monkey
         service.stream(PROMPT, GREEDY)
     with pytest.raises(Busy, match="the engine's thread has failed"):
         asyncio.run(service.score(service.requests.from_tokens(PROMPT)))
-    service.stop(drain=10)
+    service.stop()
 
 
 def test_a_server_whose_engine_thread_has_died_says_so():
