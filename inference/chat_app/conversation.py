@@ -110,7 +110,7 @@ class Conversation:
     def name(self) -> str:
         """Make a title from the first question."""
         first = next((message for message in self.messages if message.role == "user"), None)
-        text = (first.content.strip() or first.files[0]["name"]) if first else ""
+        text = (first.content.strip() or "".join(file["name"] for file in first.files[:1])) if first else ""
         # A pasted text is long, and the question stands below it, in the last line.
         words = " ".join((text if len(text) < 300 else text.splitlines()[-1]).split())
         return words[:57] + "…" if len(words) > 58 else words or "New chat"
