@@ -85,7 +85,8 @@ class Experiments:
         if found is None:
             return None
         try:
-            self._measure(found[0])
+            with self._lock:
+                self._measure(found[0])
         except (ValueError, Busy, TimeoutError):
             return None
         except Exception:

@@ -3,6 +3,8 @@
 import base64
 import json
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -251,6 +253,10 @@ def test_what_the_page_may_ask_of_an_experiment() -> None:
     made, records = recording(), Recordings()
     records.keep("run", made, SamplingParams(seed=1))
     trials = Experiments(service, records)
+    score, measured = service.score_answer, list[int]()
+    service.score_answer = lambda *given, **named: (measured.append(0), time.sleep(0.3), score(*given, **named))[2]
+    with ThreadPoolExecutor(2) as pool:  # one experiment at a time: the second finds the first one's result
+        assert None not in pool.map(trials.mass, ["run", "run"]) and len(measured) == 1
     change: dict[str, Any] = {"selector": "indexer", "topk": 16, "forbidden": [], "pinned": []}
     assert trials.replay({"run": "run", "change": change})["same"] is False
     assert trials.replay({"run": "other", "change": change}) is None and trials.mass("other") is None
