@@ -92,7 +92,7 @@ class Service:
         self._process = os.getpid()
 
     async def submit_many(self, requests: Sequence[Request]) -> list[AsyncStream]:
-        """Queue several requests of `requests`, all or none; a stream for each: an async iterator of Deltas, the last one with the
+        """Queue several requests of `requests`, all or none; a stream for each: an async iterable of Deltas, the last one with the
         Completion. Raises Busy, and ValueError for more requests than the server holds."""
         loop = asyncio.get_running_loop()
         inboxes = [AsyncInbox(loop) for _ in requests]
