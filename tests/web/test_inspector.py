@@ -146,22 +146,19 @@ def test_a_full_memory_keeps_shares_and_says_so() -> None:
 
 def test_json_names_the_positions(tmp_path: Path) -> None:
     made = recording()
-    write_report(tmp_path / "out.json", [made])
+    write_report(tmp_path / "out.json", made)
     report = json.loads((tmp_path / "out.json").read_text())
     last = report["tokens"][-1]["selected"][str(LAYERS - 1)]
     assert NEEDLE in "".join(report["texts"][position] for position in last)
     scores = report["tokens"][-1]["scores"][str(LAYERS - 1)]
     strong = [position for position, score in zip(last, scores, strict=True) if score == 9]
     assert "".join(report["texts"][position] for position in strong).strip() == NEEDLE
-    write_report(tmp_path / "both.json", [made, made])
-    assert len(json.loads((tmp_path / "both.json").read_text())) == 2
-    for name, count in (("out.txt", 1), ("two.html", 2)):
-        with pytest.raises(ValueError, match="expected"):
-            write_report(tmp_path / name, [made] * count)
+    with pytest.raises(ValueError, match="expected"):
+        write_report(tmp_path / "out.txt", made)
 
 
 def test_the_page_stands_alone(chromium: Any, tmp_path: Path) -> None:
-    write_report(tmp_path / "out.html", [recording()])
+    write_report(tmp_path / "out.html", recording())
     page = chromium.new_page()
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))
@@ -178,7 +175,7 @@ def test_the_page_stands_alone(chromium: Any, tmp_path: Path) -> None:
 
 
 def test_explanations_open_by_keyboard_and_by_touch(chromium: Any, tmp_path: Path) -> None:
-    write_report(tmp_path / "out.html", [recording()])
+    write_report(tmp_path / "out.html", recording())
     context = chromium.new_context(has_touch=True, viewport={"width": 390, "height": 844})
     page = context.new_page()
     page.goto((tmp_path / "out.html").as_uri())
