@@ -1,6 +1,5 @@
 """POST /v1/completions."""
 
-import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from ...completion import Completion, Delta, Timings, TokenLogprob, Usage
 from ...params import MAX_LOGPROBS, SamplingParams
 from ..service.streams import AsyncStream
-from .context import ApiContext, check_finished, new_id, usage
+from .context import ApiContext, check_finished, usage
 from .errors import DONE, ApiError, declared
 from .events import Chunks, EventStream, collect, merged, whole
 from .fields import (
@@ -100,7 +99,7 @@ async def answer_completion(context: ApiContext, body: CompletionRequest) -> dic
         if body.return_selections:
             answer["selections"] = selections(completion.selection or ())
         choices.append(answer)
-    return {**_head(context), "choices": choices, "usage": usage(completions, body.n or 1)}
+    return {**context.head("cmpl-", "text_completion"), "choices": choices, "usage": usage(completions, body.n or 1)}
 
 
 async def _begin(context: ApiContext, body: CompletionRequest) -> tuple[list[_Prompt], list[AsyncStream]]:
@@ -143,7 +142,7 @@ async def _stream(
     context: ApiContext, body: CompletionRequest, prompts: list[_Prompt], streams: list[AsyncStream]
 ) -> AsyncGenerator[bytes, None]:
     prompt_tokens = sum(len(prompt.tokens) for prompt in prompts[:: body.n or 1])
-    chunks = Chunks(_head(context), body.stream_options, prompt_tokens)
+    chunks = Chunks(context.head("cmpl-", "text_completion"), body.stream_options, prompt_tokens)
     choices = [_Choice(context, body, index, prompt) for index, prompt in enumerate(prompts)]
     texts = [chunks.text(choice.piece) for choice in choices]
     completions = [_empty_completion(prompt) for prompt in prompts]
@@ -212,7 +211,3 @@ def _empty_completion(prompt: _Prompt) -> Completion:
     """The answer with max_tokens 0."""
     usage = Usage(len(prompt.tokens), 0, 0)
     return Completion("", [], "length", usage, Timings(None, 0.0, None, 1.0))
-
-
-def _head(context: ApiContext) -> dict[str, Any]:
-    return {"id": new_id("cmpl"), "object": "text_completion", "created": int(time.time()), "model": context.model_name}

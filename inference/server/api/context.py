@@ -77,6 +77,10 @@ class ApiContext:
     def max_model_len(self) -> int:
         return self.service.llm.limits.max_model_len
 
+    def head(self, prefix: str, kind: str) -> dict[str, Any]:
+        """The fields with which an answer, or each chunk of it, begins. prefix: of its id."""
+        return {"id": new_id(prefix), "object": kind, "created": int(time.time()), "model": self.model_name}
+
     def reasoning_tokens(self, completion: Completion) -> int:
         """Tokens of an answer that starts inside of its reasoning, up to the end of that."""
         tokens, end = completion.token_ids, self.tokenizer.special_ids.get(END_THINK)
@@ -160,8 +164,8 @@ class ApiContext:
             raise (_deadline_passed() if isinstance(error, TimeoutError) else _answer_failed()) from None
 
 
-def new_id(kind: str) -> str:
-    return f"{kind}-{secrets.token_hex(12)}"
+def new_id(prefix: str) -> str:
+    return prefix + secrets.token_hex(12)
 
 
 def check_finished(completion: Completion) -> None:
