@@ -8,10 +8,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import Field
-from starlette.concurrency import run_in_threadpool
 
 from ...completion import Completion, Delta, Timings, TokenLogprob, Usage
-from ...params import MAX_LOGPROBS, SamplingParams
+from ...params import MAX_LOGPROBS
 from ..service.streams import AsyncStream
 from .context import ApiContext, check_finished, usage
 from .errors import DONE, ApiError, declared
@@ -131,11 +130,9 @@ async def _prompt(context: ApiContext, body: CompletionRequest, tokens: list[int
     asked = None if body.prompt_logprobs is None else await prompt_logprobs(context, tokens, body.prompt_logprobs)
     if not body.echo:
         return _Prompt(tokens, "", None, asked)
-    scores = None
-    if body.logprobs is not None:
-        [request] = await context.make_requests(0, lambda: tokens, SamplingParams(max_tokens=1))
-        scores = await context.score(request, body.logprobs)
-    return _Prompt(tokens, await run_in_threadpool(context.tokenizer.decode, tokens), scores, asked)
+    scores = None if body.logprobs is None else await context.score(tokens, body.logprobs)
+    text = await context.encoding.run(len(tokens), partial(context.tokenizer.decode, tokens))
+    return _Prompt(tokens, text, scores, asked)
 
 
 async def _stream(

@@ -154,8 +154,9 @@ class ApiContext:
             code="context_length_exceeded",
         )
 
-    async def score(self, request: Request, top: int) -> list[TokenLogprob]:
-        """Like Service.score, but failures are ApiErrors."""
+    async def score(self, tokens: Sequence[int], top: int) -> list[TokenLogprob]:
+        """Like Service.score, for the tokens of a prompt. Raises Busy and ApiError."""
+        [request] = await self.make_requests(0, lambda: tokens, SamplingParams(max_tokens=1))
         try:
             return await self.service.score(request, top)
         except Busy:
