@@ -205,8 +205,7 @@ class _MessageWriter:
         self.repeats = False
         # Times by time.perf_counter; 0 stands for "not yet".
         self._started = time.perf_counter()
-        self._first_token = self._last_token = 0.0
-        self._shown = 0.0
+        self._first_token = self._shown = 0.0
         self._first_read: tuple[float, int] | None = None  # when, and how many tokens
         self._tokens = 0
         self._thinking_since = self._started if settings.thinking else None
@@ -216,7 +215,6 @@ class _MessageWriter:
         now = time.perf_counter()
         if delta.token_ids:
             self._first_token = self._first_token or now
-            self._last_token = now
             self._tokens += len(delta.token_ids)
             self._written = [*self._written, *delta.token_ids][-3 * LONGEST_LOOP :]
             self.repeats = self.repeats or (self._settings.stop_loops and is_loop(self._written))
@@ -275,15 +273,15 @@ class _MessageWriter:
         numbers["completion_tokens"] = self._tokens
         if self._first_token:
             numbers["time_to_first_token"] = round(self._first_token - self._started, 3)
-        if self._tokens > 1 and self._last_token > self._first_token:
-            seconds = self._last_token - self._first_token
-            numbers["tokens_per_second"] = round((self._tokens - 1) / seconds, 1)
 
     def _complete(self, completion: Completion) -> None:
+        numbers, timings = self._message.numbers, completion.timings
         self._message.finish = str(completion.finish_reason)
-        self._message.numbers["cached_tokens"] = completion.usage.cached_tokens
-        self._message.numbers["drafted_tokens"] = completion.timings.drafted_tokens
-        self._message.numbers["kept_share"] = round(completion.timings.selected_fraction, 4)
+        numbers["cached_tokens"] = completion.usage.cached_tokens
+        numbers["drafted_tokens"] = timings.drafted_tokens
+        numbers["kept_share"] = round(timings.selected_fraction, 4)
+        if timings.tokens_per_second is not None:
+            numbers["tokens_per_second"] = round(timings.tokens_per_second, 1)
         if completion.finish_reason == "error":
             log.error("an answer failed: %s", completion.error)
             self._message.error = PUBLIC_ERRORS.get(completion.error_code or "", FAILED)
