@@ -42,7 +42,7 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
     """Build the page of one model; `model` is the text in its corner."""
     records, trials = handlers.recordings, handlers.experiments
     limit = handlers.llm.limits.max_model_len
-    first_text, _, _, first_temperature, first_top_p, first_length, _, _ = handlers.defaults()
+    first_text, first_temperature, first_top_p, first_length = handlers.defaults()
     private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     unqueued: dict[str, Any] = {**private, "queue": False}
     with Page(title=title, analytics_enabled=False, fill_width=True, fill_height=True) as blocks:
