@@ -22,8 +22,7 @@ BUDGET = 512 << 20  # bytes of all recordings together
 class Recordings:
     """Recordings by run id. Only the tab that asked can know the id, because it is random. The least recently used are dropped."""
 
-    def __init__(self, budget: int = BUDGET) -> None:
-        self._budget = budget
+    def __init__(self) -> None:
         self._recordings: OrderedDict[str, tuple[Recording, SamplingParams]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -31,7 +30,7 @@ class Recordings:
         """params: the answer's sampling parameters with their seed."""
         with self._lock:
             self._recordings[run_id] = recording, params
-            while len(self._recordings) > 1 and sum(r.bytes for r, _ in self._recordings.values()) > self._budget:
+            while len(self._recordings) > 1 and sum(r.bytes for r, _ in self._recordings.values()) > BUDGET:
                 self._recordings.popitem(last=False)
 
     def find(self, run_id: Any) -> tuple[Recording, SamplingParams] | None:

@@ -2,7 +2,6 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
@@ -31,9 +30,9 @@ class EngineThread:
     def __init__(
         self,
         engine: Engine,
-        pause: float = 0.0,
-        clock: Callable[[], float] = time.monotonic,
-        thread: type[threading.Thread] = threading.Thread,
+        pause: float,
+        clock: Callable[[], float],
+        thread: type[threading.Thread],
     ) -> None:
         """pause: of the Delivery. clock, thread: others only in a simulation, which calls `turn` itself."""
         self.observers: list[Observer] = []  # any thread may add one

@@ -132,15 +132,14 @@ class Service:
         prompt: Sequence[int],
         answer: Sequence[int],
         policy: SelectionPolicy | None = None,
-        top: int = 0,
         progress: Progress = lambda done, of: None,
     ) -> AnswerScores:
-        """Like `LLM.score_answer`. It blocks: not for an event loop's thread. progress: called with the tokens done and all tokens.
+        """Like `LLM.score_answer`, without the likeliest tokens. It blocks: not for an event loop's thread.
 
-        Raises Busy, TimeoutError at the deadline, and whatever the model raises.
+        progress: called with the tokens done and all tokens. Raises Busy, TimeoutError at the deadline, and what the model raises.
         """
         request = self.requests.from_tokens([*prompt, *answer], min_new_tokens=0, policy=policy)
-        job = self._job(lambda engine, is_over: score_answer(engine, request, len(answer), top, is_over, progress))
+        job = self._job(lambda engine, is_over: score_answer(engine, request, len(answer), 0, is_over, progress))
         scores: AnswerScores = job.future.result()
         return scores
 
