@@ -33,7 +33,7 @@ class Message:
     content: str
     id: str = ""  # tells the turns of two tabs apart; of an answer, the id of its run
     files: list[dict[str, Any]] = field(default_factory=list)  # {name, text, tokens} each
-    # What stands, or stood, in place of this turn and all that follow, in order; `branch` is the place of this one among them.
+    # Alternatives to this turn and all later ones, in order. `branch` is this turn's place among them.
     branches: list[list["Message"]] = field(default_factory=list)
     branch: int = 0
     reasoning: str = ""

@@ -20,7 +20,10 @@ BUDGET = 512 << 20  # bytes of all recordings together
 
 
 class Recordings:
-    """Recordings by run id. Only the tab that asked can know the id, because it is random. The least recently used are dropped."""
+    """Recordings by run id. The least recently used are dropped.
+
+    The page chooses the id at random. It is also in the conversation that the browser stores and exports.
+    """
 
     def __init__(self) -> None:
         self._recordings: OrderedDict[str, tuple[Recording, SamplingParams]] = OrderedDict()

@@ -107,7 +107,7 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
         # "multiple": while an answer is written in one conversation, another one can ask.
         private["trigger_mode"] = unqueued["trigger_mode"] = "multiple"
         queued: dict[str, Any] = {"concurrency_limit": None, **private}
-        # The server only writes the log: its answer could come after something was typed.
+        # The server writes only the log. A value for the text box could overwrite what was typed since.
         sent: list[Any] = [log, text, files, system, *settings]
         events = [
             *(trigger(handlers.send, sent, log, js=_tell("sent"), **queued) for trigger in (text.submit, send.click)),

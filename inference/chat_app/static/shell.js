@@ -123,8 +123,8 @@ function resume() {
   }
 }
 
-// Notes that something is asked, and returns the id of its run. What the server still has to send of other tabs' turns would leave
-// it out.
+// Notes that something is asked; returns the id of its run. Increasing `newest` makes the page ignore a pending restore, which
+// would lack this question.
 function note(id, entry) {
   const run = newId();
   asked.set(id, { run, ...entry });

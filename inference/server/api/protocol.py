@@ -28,7 +28,7 @@ FUNCTION_NAME = r"^[a-zA-Z0-9_.-]{1,128}$"
 
 
 def _schema(parameters: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-    """Refuse what is no JSON schema of objects. A function of which calls must keep the schema has more to fulfil."""
+    """Refuse a value that is not a JSON schema of objects. `check_function` checks functions whose calls must keep it."""
     kinds = parameters.get("type", "object")
     if (reason := schema_fault(parameters)) or "object" not in kinds:
         reason = reason or f"type is {kinds}"
@@ -53,7 +53,7 @@ def count_characters(value: Any) -> int:
     return count
 
 
-# Also of no function: the longest that an answer may hold.
+# A call in the history may name a function that is not in tools. The limit is that of an answer's mark.
 CalledName = Annotated[str, Field(min_length=1, max_length=1024)]
 ParametersSchema = Annotated[JsonObject, AfterValidator(_schema)]
 Verbosity = Literal["low", "medium", "high"]

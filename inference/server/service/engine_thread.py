@@ -174,7 +174,7 @@ class EngineThread:
     def _give_up(self, reason: str) -> None:
         """End all that is open, without the engine and the observers: the thread has died. Later requests end at once."""
         self.failure = reason  # first: what is added after the work is cleared finds it
-        with self._giving_up:  # `queue` may be here as well; what waits goes out with the ends, before them
+        with self._giving_up:  # `queue` may call this, too. Waiting deltas are delivered before the final ones.
             entries, jobs = self.work.take_all(forget=True)
             undelivered, self._delivery.waiting = self._delivery.waiting, []
         for job in jobs:

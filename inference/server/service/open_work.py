@@ -74,7 +74,7 @@ class OpenWork:
 
     @property
     def places(self) -> int:
-        """Return how many of them hold a place: cancelled ones hold none."""
+        """Requests and jobs that hold a place. Cancelled ones do not."""
         with self._wake:
             held = sum(not entry.is_cancelled for entry in self._entries.values())
             return held + sum(not job.is_cancelled for job in self._jobs)

@@ -6,9 +6,9 @@
     async for delta in stream: ...                             # closing or dropping the stream cancels the request
     await asyncio.to_thread(service.stop)
 
-From its start the engine belongs to the service: of the LLM, only tokenizer, config, limits and chat_token_ids stay usable. A
-request always ends with a Delta that has a finish_reason: "error" with the reason in ``completion.error`` also if its step
-failed, its deadline passed or the service stopped. With several ranks, only rank 0 has a service.
+While a Service exists, call no method of the LLM that runs the engine. A request always ends with a Delta that has a
+finish_reason: "error" with the reason in ``completion.error`` also if its step failed, its deadline passed or the service
+stopped. With several ranks, only rank 0 has a service.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The way of a request's deltas from the engine's thread to its caller: the thread fills an inbox, the caller reads a stream."""
+"""How deltas reach callers: the engine's thread fills an inbox, the caller reads a stream."""
 
 import asyncio
 import queue
