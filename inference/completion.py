@@ -82,7 +82,7 @@ class Completion:
         """Write the inspector as one HTML file that loads nothing. ValueError as `replay`, or for another name."""
         if self.recording is None:
             raise ValueError(f"selection is {self.selection}; expected a recorded answer: generate(…, inspect=True)")
-        attached("write_report")(Path(path), [self.recording])
+        attached("write_report")(Path(path), self.recording)
 
     def replay(self) -> SelectionPolicy:
         """The policy under which the same prompt reads what it read for this answer. ValueError if that was not recorded."""

@@ -25,7 +25,8 @@ log = logging.getLogger(__name__)
 # Seconds between two views of a growing answer: smooth to the eye, and little work for the server.
 UPDATE_INTERVAL = 0.06
 PROGRESS_INTERVAL = 0.25  # the same while the prompt is read
-GRACE = 20.0  # seconds for which an answer goes on without a page, and is kept after its end
+GRACE = 20.0  # seconds for which an answer goes on without a page
+KEPT = 3600.0  # seconds for which a complete answer is kept, for a page that was away when it ended
 MOST_CALLS = 4  # rounds of function calls before an answer must end
 MOST_RECORDED = BUDGET  # bytes of one answer's recording; the tokens after it are not recorded
 LOOP = 8  # tokens; the same ones three times in a row, or more than these, are a loop
@@ -81,7 +82,7 @@ class Runs:
         with self._lock:
             now = time.monotonic()
             self._runs = {
-                key: each for key, each in self._runs.items() if each.ended is None or now - each.ended < GRACE
+                key: each for key, each in self._runs.items() if each.ended is None or now - each.ended < KEPT
             }
             self._runs[run.id] = run
 
@@ -204,8 +205,7 @@ class _MessageWriter:
         self.repeats = False
         # Times by time.perf_counter; 0 stands for "not yet".
         self._started = time.perf_counter()
-        self._first_token = self._last_token = 0.0
-        self._shown = 0.0
+        self._first_token = self._shown = 0.0
         self._first_read: tuple[float, int] | None = None  # when, and how many tokens
         self._tokens = 0
         self._thinking_since = self._started if settings.thinking else None
@@ -215,7 +215,6 @@ class _MessageWriter:
         now = time.perf_counter()
         if delta.token_ids:
             self._first_token = self._first_token or now
-            self._last_token = now
             self._tokens += len(delta.token_ids)
             self._written = [*self._written, *delta.token_ids][-3 * LONGEST_LOOP :]
             self.repeats = self.repeats or (self._settings.stop_loops and is_loop(self._written))
@@ -274,15 +273,15 @@ class _MessageWriter:
         numbers["completion_tokens"] = self._tokens
         if self._first_token:
             numbers["time_to_first_token"] = round(self._first_token - self._started, 3)
-        if self._tokens > 1 and self._last_token > self._first_token:
-            seconds = self._last_token - self._first_token
-            numbers["tokens_per_second"] = round((self._tokens - 1) / seconds, 1)
 
     def _complete(self, completion: Completion) -> None:
+        numbers, timings = self._message.numbers, completion.timings
         self._message.finish = str(completion.finish_reason)
-        self._message.numbers["cached_tokens"] = completion.usage.cached_tokens
-        self._message.numbers["drafted_tokens"] = completion.timings.drafted_tokens
-        self._message.numbers["kept_share"] = round(completion.timings.selected_fraction, 4)
+        numbers["cached_tokens"] = completion.usage.cached_tokens
+        numbers["drafted_tokens"] = timings.drafted_tokens
+        numbers["kept_share"] = round(timings.selected_fraction, 4)
+        if timings.tokens_per_second is not None:
+            numbers["tokens_per_second"] = round(timings.tokens_per_second, 1)
         if completion.finish_reason == "error":
             log.error("an answer failed: %s", completion.error)
             self._message.error = PUBLIC_ERRORS.get(completion.error_code or "", FAILED)

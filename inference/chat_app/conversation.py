@@ -33,7 +33,7 @@ class Message:
     content: str
     id: str = ""  # tells the turns of two tabs apart; of an answer, the id of its run
     files: list[dict[str, Any]] = field(default_factory=list)  # {name, text, tokens} each
-    # What stands, or stood, in place of this turn and all that follow, in order; `branch` is the place of this one among them.
+    # Alternatives to this turn and all later ones, in order. `branch` is this turn's place among them.
     branches: list[list["Message"]] = field(default_factory=list)
     branch: int = 0
     reasoning: str = ""
@@ -85,7 +85,7 @@ class Conversation:
             raise ValueError(f"format is {found}; expected {FORMAT!r}, version {VERSION}")
         messages = _list(value, "messages", "conversation", MAX_MESSAGES)
         conversation = cls(
-            id=_identifier(value, "id") or new_id(),
+            id=identifier(value, "id") or new_id(),
             title=_text(value, "title")[:200],
             system=_text(value, "system"),
             messages=[_message(index, message) for index, message in enumerate(messages)],
@@ -110,7 +110,7 @@ class Conversation:
     def name(self) -> str:
         """Make a title from the first question."""
         first = next((message for message in self.messages if message.role == "user"), None)
-        text = (first.content.strip() or first.files[0]["name"]) if first else ""
+        text = (first.content.strip() or "".join(file["name"] for file in first.files[:1])) if first else ""
         # A pasted text is long, and the question stands below it, in the last line.
         words = " ".join((text if len(text) < 300 else text.splitlines()[-1]).split())
         return words[:57] + "…" if len(words) > 58 else words or "New chat"
@@ -157,7 +157,7 @@ def _message(index: int, value: Any, depth: int = 0) -> Message:
     place = value.get("branch", 0)
     return Message(
         role=value["role"],
-        id=_identifier(value, "id"),
+        id=identifier(value, "id"),
         branches=branches,
         branch=place if isinstance(place, int) and 0 <= place <= len(branches) else 0,
         calls=[
@@ -175,7 +175,7 @@ def _message(index: int, value: Any, depth: int = 0) -> Message:
         },
         finish=_text(value, "finish", name)[:20],
         error=_text(value, "error", name)[:500],
-        run=_identifier(value, "run"),
+        run=identifier(value, "run"),
     )
 
 
@@ -187,9 +187,10 @@ def _file(value: Any, message: str) -> dict[str, Any]:
     return {"name": name, "text": _text(value, "text", message), "tokens": tokens if isinstance(tokens, int) else 0}
 
 
-def _identifier(value: Mapping[str, Any], key: str) -> str:
-    identifier = value.get(key, "")
-    return identifier if isinstance(identifier, str) and _ID.fullmatch(identifier) else ""
+def identifier(value: Mapping[str, Any], key: str) -> str:
+    """The id that a value holds; "" if it holds none."""
+    found = value.get(key, "")
+    return found if isinstance(found, str) and _ID.fullmatch(found) else ""
 
 
 def _text(value: Mapping[str, Any], key: str, owner: str = "conversation") -> str:

@@ -20,10 +20,12 @@ BUDGET = 512 << 20  # bytes of all recordings together
 
 
 class Recordings:
-    """Recordings by run id. Only the tab that asked can know the id, because it is random. The least recently used are dropped."""
+    """Recordings by run id. The least recently used are dropped.
 
-    def __init__(self, budget: int = BUDGET) -> None:
-        self._budget = budget
+    The page chooses the id at random. It is also in the conversation that the browser stores and exports.
+    """
+
+    def __init__(self) -> None:
         self._recordings: OrderedDict[str, tuple[Recording, SamplingParams]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -31,7 +33,7 @@ class Recordings:
         """params: the answer's sampling parameters with their seed."""
         with self._lock:
             self._recordings[run_id] = recording, params
-            while len(self._recordings) > 1 and sum(r.bytes for r, _ in self._recordings.values()) > self._budget:
+            while len(self._recordings) > 1 and sum(r.bytes for r, _ in self._recordings.values()) > BUDGET:
                 self._recordings.popitem(last=False)
 
     def find(self, run_id: Any) -> tuple[Recording, SamplingParams] | None:
@@ -85,7 +87,8 @@ class Experiments:
         if found is None:
             return None
         try:
-            self._measure(found[0])
+            with self._lock:
+                self._measure(found[0])
         except (ValueError, Busy, TimeoutError):
             return None
         except Exception:

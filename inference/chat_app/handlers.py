@@ -18,7 +18,7 @@ from ..params import SamplingParams
 from ..server.service.service import Busy, Service
 from . import DEMO_NAME
 from .answering import FAILED, GenerationSettings, Run, Runs, answer
-from .conversation import MAX_CHARACTERS, Conversation, Message, new_id, with_files
+from .conversation import MAX_CHARACTERS, Conversation, Message, identifier, new_id, with_files
 from .examples import examples, page_of_text
 from .experiments import Experiments, Recordings
 from .markdown import to_html, to_text
@@ -100,12 +100,12 @@ class Handlers:
         thinking, *others = settings
         yield from self._answer(conversation, (thinking or chosen[index].thinking, *others), request, data)
 
-    def defaults(self) -> list[Any]:
-        """Initial values: the draft, the system prompt, thinking, temperature, top p, the maximum length, the seed, the tools."""
+    def defaults(self) -> tuple[str, float, float, int]:
+        """The first draft, temperature, top p and maximum length."""
         limit, params = self.llm.limits.max_model_len, self.llm.default_params
         if self.is_demo:
-            return [FIRST_QUESTION, "", False, 0.0, 1.0, min(160, limit // 4), "", []]
-        return ["", "", False, float(params.temperature), float(params.top_p), min(1024, limit // 4), "", []]
+            return FIRST_QUESTION, 0.0, 1.0, min(160, limit // 4)
+        return "", float(params.temperature), float(params.top_p), min(1024, limit // 4)
 
     def restore(self, event: gr.EventData) -> Value:
         """Show a conversation from the browser's storage or from a file. The value has the event's `ticket`."""
@@ -184,8 +184,8 @@ class Handlers:
         self, conversation: Conversation, settings: tuple[Any, ...], request: gr.Request, data: Any
     ) -> Iterator[Value]:
         """Yield views of the growing answer. `data` has the id that the page chose for its run."""
-        run_id = Conversation.from_json({"id": data.get("run")} if isinstance(data, dict) else {}).id
-        if self.runs.find(run_id) or self.recordings.find(run_id):
+        run_id = identifier(data, "run") if isinstance(data, dict) else ""
+        if not run_id or self.runs.find(run_id) or self.recordings.find(run_id):
             run_id = new_id()
         run = Run({request.session_hash or ""}, run_id, conversation.id)
         conversation.title = conversation.title or conversation.name()

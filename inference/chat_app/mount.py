@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from ..server.service.service import Service
-from . import DEMO_NAME
 
 if TYPE_CHECKING:
     import fastapi
@@ -12,7 +11,7 @@ PAGE_TITLE = "DeepSeek-V3.2"
 DEMO = "demo model, 19 M parameters"
 
 
-def mount_chat(app: "fastapi.FastAPI", service: Service, model: str = DEMO_NAME) -> None:
+def mount_chat(app: "fastapi.FastAPI", service: Service, model: str) -> None:
     """Serve the chat under / of an application that has declared its other routes already. `model` is the name that it shows.
 
     Only the chat's page and its events are served: no upload, no file, none of gradio's other routes. Without gradio, ImportError

@@ -42,7 +42,7 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
     """Build the page of one model; `model` is the text in its corner."""
     records, trials = handlers.recordings, handlers.experiments
     limit = handlers.llm.limits.max_model_len
-    first_text, _, _, first_temperature, first_top_p, first_length, _, _ = handlers.defaults()
+    first_text, first_temperature, first_top_p, first_length = handlers.defaults()
     private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
     unqueued: dict[str, Any] = {**private, "queue": False}
     with Page(title=title, analytics_enabled=False, fill_width=True, fill_height=True) as blocks:
@@ -107,7 +107,7 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
         # "multiple": while an answer is written in one conversation, another one can ask.
         private["trigger_mode"] = unqueued["trigger_mode"] = "multiple"
         queued: dict[str, Any] = {"concurrency_limit": None, **private}
-        # The server only writes the log: its answer could come after something was typed.
+        # The server writes only the log. A value for the text box could overwrite what was typed since.
         sent: list[Any] = [log, text, files, system, *settings]
         events = [
             *(trigger(handlers.send, sent, log, js=_tell("sent"), **queued) for trigger in (text.submit, send.click)),
@@ -124,6 +124,8 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
         log.controls(None, kept, kept, js=_tell("controls"), **unqueued)
         gr.on([component.change for component in kept], None, kept, None, js=_tell("settings"), **unqueued)
         blocks.unload(handlers.leave)
+    # An answer holds a thread until it ends. With gradio's default, 40, all would be waiting, and the API's routes with them.
+    blocks.max_threads = handlers.service.stats().capacity + 40
     blocks.queue(default_concurrency_limit=None, api_open=False)
     return blocks
 

@@ -164,7 +164,7 @@ class ChatSession:
         recording = llm.recorder.with_recording(prompt, answer, params).recording
         assert recording is not None
         recording.measured([each.logprob for each in scores.logprobs], scores.selections)
-        write_report(path, [recording])
+        write_report(path, recording)
         self._own_files.add(path.resolve())
         return f"What DSA selected for the latest answer is in {path}."
 

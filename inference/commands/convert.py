@@ -24,7 +24,7 @@ def convert(
 
     An interrupted run is resumed by the next one.
     """
-    from ...model.checkpoint import conversion, manifest
+    from ...model.checkpoint import conversion
     from ...model.checkpoint.config_json import read_config
 
     if hf_ckpt_path is None and not verify:
@@ -43,9 +43,7 @@ def convert(
         size = sum(path.stat().st_size for path in files)
         print(f"{save_path}: {len(files)} files, {size / 1e9:.2f} GB", file=sys.stderr)
     if verify:
-        with optional_bar("Verifying") as progress:
-            count = manifest.verify(save_path, progress)
-        print(f"{save_path}: {count} tensors are as they were written", file=sys.stderr)
+        manifest(save_path, verify=True)
 
 
 def manifest(

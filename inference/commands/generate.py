@@ -124,7 +124,7 @@ def answer_one(llm: "LLM", prompt: Prompt, encoder: PromptEncoder, as_json: bool
         completion = llm.recorder.with_recording(token_ids, completion, params)
         llm.measure(completion)
         assert completion.recording is not None
-        write_report(inspect, [completion.recording])
+        write_report(inspect, completion.recording)
         print(f"what DSA selected is in {inspect}", file=sys.stderr)
     if completion.finish_reason in ("abort", "error"):
         raise typer.Exit(130 if completion.finish_reason == "abort" else 1)

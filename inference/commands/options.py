@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def option(help: str, *names: str, panel: str | None = None, **more: Any) -> Any:
-    """An option of typer's. names: others than its parameter's. panel: its group in --help."""
+    """An option of typer's. names: the option's names, if they differ from the parameter's. panel: its group in --help."""
     return typer.Option(*names, help=help, rich_help_panel=panel, **more)
 
 

@@ -86,6 +86,7 @@ def serve(
     if not is_loopback(host) and api_key is None:
         raise ValueError(f"--host is {host}, which other machines can reach; expected --api-key with it")
     check_port(host, port)
+    chat = chat and find_spec("gradio") is not None
     # HTTP needs a core of a CPU while answers are decoded.
     llm = options.load(spare_core="OMP_NUM_THREADS" not in os.environ)
     name, *aliases = served_model_name or [default_name(options.model)]
@@ -96,13 +97,13 @@ def serve(
         api_key=api_key,
         hosts=host_names(host, allowed_host or []),
         origins=allowed_origins or [],
-        mount_page=mount_chat if chat and find_spec("gradio") is not None else None,
+        mount_page=mount_chat if chat else None,
     )
     # Loaded objects stay. Otherwise each full garbage collection would visit them and stop all streams for 0.1 s.
     gc.collect()
     gc.freeze()
     port = port or check_port(host, port)
-    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    address = _address(host, port)
     places = f"{f'chat: {address}/  ' if chat else ''}API: {address}/v1"
     needed = "  Every route but /health and /ready requires the key." if api_key is not None else ""
     print(places + needed, file=sys.stderr)
@@ -133,10 +134,15 @@ def chat(
     except ImportError as error:
         raise ValueError(str(error)) from error
     if browser:
-        timer = threading.Timer(BROWSER_DELAY, webbrowser.open, [f"http://localhost:{port}/"])
+        name = "localhost" if host in ("127.0.0.1", "::1", "0.0.0.0", "::", "") else host
+        timer = threading.Timer(BROWSER_DELAY, webbrowser.open, [f"{_address(name, port)}/"])
         timer.daemon = True
         timer.start()
     serve(**vars(options), host=host, port=port, api_key=api_key)
+
+
+def _address(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def default_name(model: Path | None) -> str:

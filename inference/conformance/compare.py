@@ -7,7 +7,7 @@ import torch
 
 from ..trace import STAGES, Trace, describe_rows, order, parse_name
 from .diagnosis import Case, Diagnosis, diagnose, membership
-from .hypotheses import HYPOTHESES as HYPOTHESES
+from .hypotheses import HYPOTHESES
 
 SCORES_OF = {"selection": "index_scores", "router_choice": "router_scores"}  # by what a choice is made
 # A chosen id may score this much below the best other one, relative to the row's root mean square: scores may be in bf16.
@@ -125,13 +125,13 @@ def compare(a: Trace, b: Trace) -> Report:
     return report
 
 
-def tolerance(a: Trace, b: Trace, full: str, tainted: torch.Tensor | None = None) -> float:
+def tolerance(a: Trace, b: Trace, full: str, tainted: torch.Tensor) -> float:
     """The largest relative difference of a row between right implementations. tainted: bool [T], where earlier choices differ."""
     one, other = sorted((a.precision, b.precision))
     base = TOLERANCE.get((one, other), max(TOLERANCE.values()))
     name, layer = parse_name(full) or (full, None)
     depth = layer if layer is not None else 0 if name in ("tokens", "embedding") else min(a.layers, b.layers, 100)
-    slack = 0.0 if tainted is None else AFTER_CLOSE_CALLS * float(tainted.double().mean()) ** 0.5
+    slack = AFTER_CLOSE_CALLS * float(tainted.double().mean()) ** 0.5
     return float((base * (1 + depth) ** 0.5 + slack) * AMPLIFIED.get(name, 1.0))
 
 

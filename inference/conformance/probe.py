@@ -11,12 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..text.token_bytes import BYTES
 from .golden import Item, Reply
 
-# Byte-level BPE (GPT-2): the bytes of printable Latin-1 are their own characters, the others those from U+0100 on, in order.
-PRINTABLE = (*range(33, 127), *range(161, 173), *range(174, 256))
-OTHERS = (byte for byte in range(256) if byte not in PRINTABLE)
-BYTES = {chr(byte): byte for byte in PRINTABLE} | {chr(256 + place): byte for place, byte in enumerate(OTHERS)}
 SPACE = "Ġ"  # the character of a space
 
 

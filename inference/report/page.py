@@ -1,7 +1,6 @@
 """A recording as one self-contained HTML page or a JSON file; the chat's inspector shares the page's script and style."""
 
 import json
-from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
@@ -54,24 +53,18 @@ def html_page(recording: Recording) -> str:
     )
 
 
-def notebook_frame(recording: Recording, height: int = 900) -> str:
+def notebook_frame(recording: Recording) -> str:
     """The page as a frame for the output of a notebook's cell, with its own styles and scripts."""
     page = escape(html_page(recording), quote=True)
-    style = f"width: 100%; height: {height}px; border: 0"
-    return f'<iframe srcdoc="{page}" sandbox="allow-scripts" style="{style}"></iframe>'
+    return f'<iframe srcdoc="{page}" sandbox="allow-scripts" style="width: 100%; height: 900px; border: 0"></iframe>'
 
 
-def write_report(path: Path, recordings: Sequence[Recording]) -> None:
-    """Write all recordings to a .json file, or a single one to a .html file. ValueError for any other name."""
+def write_report(path: Path, recording: Recording) -> None:
+    """Write a recording to a .json or .html file. ValueError for any other name."""
     if path.suffix == ".json":
-        reports = [recording.to_json() for recording in recordings]
-        text = json.dumps(reports[0] if len(reports) == 1 else reports, ensure_ascii=False)
+        text = json.dumps(recording.to_json(), ensure_ascii=False)
     elif path.suffix == ".html":
-        if len(recordings) != 1:
-            raise ValueError(
-                f"{path} is for {len(recordings)} answers; expected 1 in a .html file: a .json file holds several"
-            )
-        text = html_page(recordings[0])
+        text = html_page(recording)
     else:
         raise ValueError(f"{path} is the report's name; expected one that ends in .json or .html")
     path.write_text(text, encoding="utf-8")

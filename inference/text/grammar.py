@@ -187,18 +187,12 @@ class Grammar:
         self._unended = unended  # every token but those that end the answer: the mask until the grammar begins
         self._end_ids = frozenset(end_ids)
 
-    def mask(self, output: Sequence[int], may_end: bool = True) -> np.ndarray:
-        """uint32 [⌈vocab / 32⌉]: the tokens that may follow `output`, one bit for each, the lowest first.
+    def write_mask(self, tokens: Sequence[int], first: int, mask: Mask, may_end: bool) -> None:
+        """Write the mask of the output ``tokens[first:]``: the tokens that may follow it.
 
-        `output` continues the output of the last call, or is shorter by some tokens.
+        The output continues the output of the last call, or is shorter by some tokens.
         may_end: allow end tokens where the grammar is complete and could go on. Raises GrammarError.
         """
-        [mask] = Mask.rows(np.empty_like(self._unended)[None])
-        self.write_mask(output, 0, mask, may_end)
-        return mask.words
-
-    def write_mask(self, tokens: Sequence[int], first: int, mask: Mask, may_end: bool) -> None:
-        """Write the mask of the output ``tokens[first:]``, as `mask` returns it."""
         if not self._has_begun(tokens, first):
             mask.words[:] = self._unended
             return

@@ -19,7 +19,7 @@ import torch
 import typer
 
 from deepseek_v32.inference import LLM, SamplingParams, StructuredOutputsParams
-from deepseek_v32.inference.text.grammar import GrammarCompiler
+from deepseek_v32.inference.text.grammar import GrammarCompiler, Mask
 
 SCHEMA = {  # no answer can end within the measurement
     "type": "array",
@@ -65,10 +65,11 @@ def mask_microseconds(llm: LLM) -> float:
     tokens = tokenizer.encode(
         json.dumps([{"name": f"Name {i} of many", "age": i, "tags": "bb"} for i in range(20)])[:-1]
     )
+    [mask] = Mask.rows(np.empty((1, -(-llm.config.vocab_size // 32)), dtype=np.uint32))
     times = []
     for count in range(len(tokens)):
         began = time.perf_counter()
-        grammar.mask(tokens[:count])
+        grammar.write_mask(tokens[:count], 0, mask, may_end=True)
         times.append(time.perf_counter() - began)
     return statistics.median(times) * 1e6
 

@@ -162,7 +162,7 @@ def test_numbers_that_a_grammar_keeps(schema, text):
     assert jsonschema_rs.is_valid(schema, json.loads(text))
     follows, output = grammar(json=schema), []
     for token in [*TOKENIZER.encode(text), TOKENIZER.eos_ids[0]]:
-        assert token in allowed(follows.mask(output))
+        assert token in allowed(mask_of(follows, output))
         output.append(token)
 
 
@@ -204,7 +204,7 @@ def test_long_chains_of_references_are_followed():
     chain = "start: r0\n" + "\n".join(f'r{i}: "x" r{i + 1} | "y"' for i in range(9000)) + '\nr9000: "z"'
     objects = {f"d{i}": {"type": "object", "properties": {"a": {"$ref": f"#/$defs/d{i + 1}"}}} for i in range(2000)}
     for kind in ({"grammar": chain}, {"json": {"$ref": "#/$defs/d0", "$defs": {**objects, "d2000": {"type": "null"}}}}):
-        assert allowed(grammar(**kind).mask([]))
+        assert allowed(mask_of(grammar(**kind), []))
     check_function(
         {"name": "f", "parameters": {"properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": {**objects, "d2000": {}}}}
     )
@@ -214,7 +214,7 @@ def test_long_chains_of_references_are_followed():
 def test_a_grammar_without_a_dead_end_is_followed(text):
     mask, random, output = grammar(grammar=text), np.random.default_rng(1), []
     for _ in range(40):
-        choices = sorted(allowed(mask.mask(output)) - {END})
+        choices = sorted(allowed(mask_of(mask, output)) - {END})
         if not choices:
             break
         output.append(int(random.choice(choices)))
@@ -238,10 +238,10 @@ def test_a_list_of_4096_choices_is_kept():
     choices = [f"{number * 7919 % 4096:012b}" for number in range(4096)]
     mask, output = grammar(choice=choices), []
     for token in TOKENIZER.encode(choices[-1]):
-        assert token in (found := allowed(mask.mask(output)))
+        assert token in (found := allowed(mask_of(mask, output)))
         assert {TOKENIZER.decode([id]).strip("01") for id in found} == {""}
         output.append(token)
-    assert allowed(mask.mask(output)) == set(TOKENIZER.eos_ids)
+    assert allowed(mask_of(mask, output)) == set(TOKENIZER.eos_ids)
 
 
 def test_without_a_tokenizer_there_is_no_form():
@@ -251,6 +251,12 @@ def test_without_a_tokenizer_there_is_no_form():
 
 def allowed(mask, vocab=TOKENIZER.vocab_size):
     return {token for token in range(vocab) if mask[token // 32] >> token % 32 & 1}
+
+
+def mask_of(grammar, output, may_end=True):
+    [mask] = Mask.rows(np.empty_like(grammar._unended)[None])
+    grammar.write_mask(output, 0, mask, may_end)
+    return mask.words
 
 
 def grammar(vocab=TOKENIZER.vocab_size, end_ids=TOKENIZER.eos_ids, **kind):
@@ -269,31 +275,31 @@ def test_a_mask_is_the_set_of_tokens_that_lead_on():
             id for id, name in enumerate(TOKENIZER.plain.decode([id]) for id in range(400))
             if any(rest and name and rest.startswith(name.encode()) for rest in rests)
         }  # fmt: skip
-        found = allowed(mask.mask(output), 500)
+        found = allowed(mask_of(mask, output), 500)
         assert token in found and found <= fits | set(range(3, 260))
         output.append(token)
-    assert allowed(mask.mask(output), 500) == {END, 450}
+    assert allowed(mask_of(mask, output), 500) == {END, 450}
 
 
 def test_a_shorter_output_is_followed_back():
     tokens = TOKENIZER.encode('{"kind": "cat"}')
     one, other = (grammar(json={"type": "object", "properties": {"kind": {"enum": ["cat", "dog"]}}}) for _ in range(2))
-    masks = [one.mask(tokens[:count]).copy() for count in range(len(tokens))]
+    masks = [mask_of(one, tokens[:count]).copy() for count in range(len(tokens))]
     for count in (5, 2, 7, 6, 0, len(tokens) - 1):
-        assert np.array_equal(other.mask(tokens[:count]), masks[count])
+        assert np.array_equal(mask_of(other, tokens[:count]), masks[count])
 
 
 def test_an_output_that_is_shorter_than_its_thoughts_is_followed_back():
     thoughts, end_think = TOKENIZER.encode("so be it"), TOKENIZER.special_ids[END_THINK]
     tokens = [*thoughts, end_think, *TOKENIZER.encode("abc")]
     one, other = (grammar(regex="[a-d]{6}", after_thinking=True) for _ in range(2))
-    masks = [one.mask(tokens[:count]) for count in range(len(tokens) + 1)]
+    masks = [mask_of(one, tokens[:count]) for count in range(len(tokens) + 1)]
     assert len({frozenset(allowed(mask)) for mask in masks}) >= 2
     for count in (len(tokens), len(thoughts), len(tokens) - 1, 1, 0, len(tokens)):
-        assert np.array_equal(other.mask(tokens[:count]), masks[count])
-    other.mask(thoughts[:2])
+        assert np.array_equal(mask_of(other, tokens[:count]), masks[count])
+    mask_of(other, thoughts[:2])
     late = [*thoughts[:2], *thoughts, end_think]  # the thoughts end elsewhere than before
-    assert np.array_equal(other.mask(late), masks[len(thoughts) + 1])
+    assert np.array_equal(mask_of(other, late), masks[len(thoughts) + 1])
 
 
 @pytest.mark.parametrize("count", [1, 20])
@@ -308,7 +314,7 @@ def test_masks_of_a_step_are_those_of_its_rows(count):
             request.tokens.append(end_think)
         request.tokens += TOKENIZER.encode("a" * (id % 4))
         requests.append(request)
-        expected.append(grammar(**kind).mask(request.output, len(request.output) >= params.min_tokens))
+        expected.append(mask_of(grammar(**kind), request.output, len(request.output) >= params.min_tokens))
     masks = make_masks(requests, vocab, pinned=False).numpy().view(np.uint32)
     assert [allowed(mask) for mask in masks] == [allowed(mask) for mask in expected]
     assert len({frozenset(allowed(mask)) for mask in masks}) >= min(count, 4)
@@ -334,7 +340,7 @@ def test_a_token_is_taken_if_the_mask_holds_it(kind):
         asked, masks = (grammar(vocab=vocab, end_ids=(END, 3), **kind) for _ in range(2))
         output = [*TOKENIZER.encode("Hm"), end_think] if "after_thinking" in kind else []
         for place in range(30):
-            held = allowed(masks.mask(output), vocab) - {END, 3}
+            held = allowed(mask_of(masks, output), vocab) - {END, 3}
             tokens = random.permutation(vocab).tolist()
             taken = {token for token in tokens if asked.takes([9, *output], 1, token)}
             assert taken in (held, set())
@@ -344,7 +350,7 @@ def test_a_token_is_taken_if_the_mask_holds_it(kind):
             output.append(int(random.choice(sorted(held))))
             if place % 7 == 6:  # two steps are forgotten
                 del output[-2:]
-            assert np.array_equal(asked.mask(output), masks.mask(output))
+            assert np.array_equal(mask_of(asked, output), mask_of(masks, output))
     assert places["free"] >= 4
 
 
@@ -373,7 +379,7 @@ def test_masks_are_made_only_where_the_likeliest_token_may_not_come(looks):
         words.view(np.int32)[:] = EVERY
         return write_needed_masks(requests, masks, Likeliest(tokens, looks))
 
-    made, mask = 4 * looks, allowed(grammar(regex="a*").mask([]))  # no look comes after the tenth row
+    made, mask = 4 * looks, allowed(mask_of(grammar(regex="a*"), []))  # no look comes after the tenth row
     assert a in mask and b not in mask and END in mask
     assert needed([a, a, a, b, a, a, a, a, a, END]) is (looks == 3)
     for refused in (b, END):
@@ -387,16 +393,16 @@ def test_control_tokens_are_no_text():
     control = {TOKENIZER.special_ids[text] for text in MARKUP}
     for kind in ({"regex": "(?s:.*)"}, {"json": {"type": "string"}}):
         mask = grammar(**kind)
-        assert not control & allowed(mask.mask(TOKENIZER.encode('"a')))
+        assert not control & allowed(mask_of(mask, TOKENIZER.encode('"a')))
 
 
 def test_a_form_begins_after_the_reasoning():
     end_think = TOKENIZER.special_ids[END_THINK]
     mask = grammar(regex="[0-9]", after_thinking=True)
     thought = TOKENIZER.encode("so it is")
-    assert allowed(mask.mask(thought)) == set(range(TOKENIZER.vocab_size)) - {END}
-    assert TOKENIZER.decode(sorted(allowed(mask.mask([*thought, end_think])))).strip() == string.digits
-    assert allowed(mask.mask([*thought, end_think, *TOKENIZER.encode("7")])) == {END}
+    assert allowed(mask_of(mask, thought)) == set(range(TOKENIZER.vocab_size)) - {END}
+    assert TOKENIZER.decode(sorted(allowed(mask_of(mask, [*thought, end_think])))).strip() == string.digits
+    assert allowed(mask_of(mask, [*thought, end_think, *TOKENIZER.encode("7")])) == {END}
 
 
 def test_the_answer_to_a_chat_keeps_its_form_and_the_reasoning_none(llm):
@@ -481,7 +487,7 @@ def test_any_schema_is_kept(schema, seed):
     mask, random = grammar(json=schema), np.random.default_rng(seed)
     output: list[int] = []
     while len(output) < 120:
-        choices = sorted(allowed(mask.mask(output)))
+        choices = sorted(allowed(mask_of(mask, output)))
         if END in choices:
             break
         output.append(int(random.choice(choices)))

@@ -100,9 +100,7 @@ class ScriptedService:
 
     def stats(self) -> ServiceStats:
         engine = EngineStats(pages_used=3 * self.open, pages_cached=5)
-        return ServiceStats(
-            engine, self.open, self.open, refused=0, capacity=8, seconds_since_step=0.0, alive=True, failed=False
-        )
+        return ServiceStats(engine, self.open, refused=0, capacity=8, seconds_since_step=0.0, failed=False)
 
 
 class _Stream:

@@ -108,7 +108,7 @@ def test_two_tabs_with_one_chat_lose_no_turn(open_tab: Any, scripted: Any) -> No
     assert seen == {"left", "right"}
 
 
-def test_a_question_leaves_its_box_if_only_the_end_of_its_answer_comes(open_tab: Any, monkeypatch: Any) -> None:
+def test_the_end_of_an_answer_may_be_its_only_view(open_tab: Any, monkeypatch: Any) -> None:
     """Views that come too fast are left out, even all but the last one."""
     follow = Run.follow
     monkeypatch.setattr(Run, "follow", lambda run: iter(list(follow(run))[-1:]))
@@ -124,6 +124,11 @@ def test_a_question_leaves_its_box_if_only_the_end_of_its_answer_comes(open_tab:
     page.locator(".step", has_text="‹").click()
     page.wait_for_function("document.querySelector('.answer .body')?.innerText === 'You said: first'")
     assert page.locator("textarea.edit").count() == 0
+    # The inspector and screen readers get that answer, too.
+    page.click("#dsa-inspect")
+    tab.ask("second")
+    page.wait_for_function("document.querySelector('.dsa-context')?.innerText.includes('second')")
+    assert page.locator("#dsa-announce").inner_text() == "The model said: You said: second"
 
 
 def test_a_reload_keeps_settings_draft_and_inspector(open_tab: Any, scripted: Any) -> None:

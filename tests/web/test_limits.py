@@ -1,6 +1,9 @@
 """Inputs that do not fit are refused at once, and the page notices when a lost server is back."""
 
+import time
 from typing import Any
+
+import httpx
 
 from support.chat_server import ScriptedService, scripted_llm, serve
 from support.job import free_port
@@ -31,6 +34,23 @@ def test_a_message_that_is_too_long_stays_in_the_box(open_tab: Any, scripted: An
     assert tab.page.locator(".message").count() == 2 and len(scripted.service.asked) == asked
     tab.ask("and now?")
     assert tab.answer() == "You said: and now?" and "x y" not in scripted.service.asked[-1]
+
+
+def test_more_answers_at_a_time_than_gradio_has_threads(scripted: Any) -> None:
+    """And another event is served meanwhile."""
+    service, count = scripted.service, 45
+    asked, service.held, service.pace = len(service.asked), "crowd", 0
+    question = {"data": [{}, "crowd", [], "", False, 0, 1, 9, "", []], "fn_index": 0}
+    with httpx.Client(base_url=scripted.url, timeout=10) as http:
+        for session in range(count):
+            assert http.post("/gradio_api/queue/join", json={**question, "session_hash": f"{session}"}).is_success
+        end = time.monotonic() + 20
+        while len(service.asked) < asked + count:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        restore = {"data": [], "fn_index": 5, "event_data": {}, "session_hash": "a"}
+        assert "notice" in http.post("/gradio_api/run/predict", json=restore).json()["data"][0]
+    service.held = None
 
 
 def test_a_server_that_comes_back_finds_everything_as_it_was(open_tab: Any) -> None:

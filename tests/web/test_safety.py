@@ -214,3 +214,4 @@ def test_a_conversation_survives_its_own_json() -> None:
     assert {key: once[key] for key in value} == value
     assert Conversation.from_json(once).to_json() == once
     assert Conversation.from_json({"id": "../../x", "messages": []}).id != "../../x"
+    assert Conversation.from_json({"messages": [{"role": "user", "content": " "}]}).name() == "New chat"

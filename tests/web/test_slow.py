@@ -277,6 +277,24 @@ def test_stop_ends_the_wait_for_a_reply(tab: Any, scripted: Any, monkeypatch: py
     assert tab.answer() == "You said: once more"
 
 
+def test_a_deleted_conversation_stays_deleted(tab: Any, scripted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though its answer, which the page has given up, ends later."""
+    page = tab.page
+    scripted.service.held = "silent"
+    monkeypatch.setattr(scripted.service, "cancel", lambda request_id: None)
+    tab.ask("silent", wait=False)
+    page.click("#dsa-stop")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("body:not(.dsa-running)")
+    page.click("#dsa-clear")
+    scripted.service.held = None
+    page.wait_for_timeout(700)
+    assert page.locator("#dsa-list .choose").count() == 0 and not scripted.service.open
+    page.click("#dsa-notice button")  # undo
+    page.wait_for_selector(".answer")
+    assert page.locator("#dsa-list .choose").count() == 1
+
+
 def test_an_answer_that_grows_elsewhere_hinders_nothing(tab: Any, scripted: Any) -> None:
     """Another conversation retries meanwhile. The growing one cannot be deleted, and a late view does not replace its last."""
     page = tab.page
@@ -403,6 +421,7 @@ def test_an_answer_that_no_run_writes_any_more_gets_its_end_in_a_branch(scripted
     for run_id, ended in (("known", True), ("grows", False)):
         run = answering.Run(set(), run_id, "c1")
         run.show({"conversation": {"messages": [{**answer, "content": "whole", "finish": "abort"}]}}, ended)
+        run.ended = run.ended and run.ended - 60  # the page was away for a minute
         handlers.runs.add(run)
     branches = [[answer], [{**answer, "id": "unknown"}], [{**answer, "id": "grows"}]]
     messages = [{"role": "user", "content": "q", "branches": branches}, {**answer, "finish": "stop"}]

@@ -26,7 +26,7 @@ async function copy(text) {
   notify("Copied");
 }
 
-on("who", () => tell("shown", shown));
+on("who", () => tell("shown", { value: shown }));
 
 // Keep the newest answer in view when the column gets narrower, for example when the inspector opens. The start page begins at its top.
 let pinned = true;
@@ -43,8 +43,8 @@ scroller.addEventListener("scroll", () => {
 const stayAtEnd = new ResizeObserver(() => pinned && nodes.length && toEnd());
 for (const box of [scroller, messagesBox]) stayAtEnd.observe(box);
 
-function show(value) {
-  const ended = shown.running && !value.running && shown.conversation.id === value.conversation.id;
+// ended: this is the end of an answer that the page has waited for.
+function show(value, ended = false) {
   const atEnd = isAtEnd();
   const grown = value.conversation.messages.length > shown.conversation.messages.length;
   const other = shown.conversation.id !== value.conversation.id;
@@ -69,7 +69,7 @@ function show(value) {
   showMeter(value.meter);
   // Screen readers hear an answer once, when it is complete.
   if (ended) document.getElementById("dsa-announce").textContent = "The model said: " + messages[messages.length - 1].content;
-  tell("shown", value);
+  tell("shown", { value, ended });
 }
 
 function showMeter(meter) {

@@ -115,8 +115,7 @@ async function replay(run, change, onProgress) {
   return other;
 }
 
-function follow(value) {
-  const ended = latest && latest.running && !value.running && latest.conversation.id === value.conversation.id;
+function follow(value, ended = false) {
   latest = value;
   if (!opened() || !value) return mark();
   const { messages } = value.conversation;
@@ -189,7 +188,7 @@ function shadeSelection(run, header, data) {
 
 document.addEventListener("mousemove", hover);
 document.addEventListener("click", (event) => event.target.closest(".answer .body") && hover(event));
-on("shown", follow);
+on("shown", ({ value, ended }) => follow(value, ended));
 on("theme", () => current && current.view.redraw());
 on("inspect", ({ index }) => {
   chosen = latest.conversation.messages[index].run;

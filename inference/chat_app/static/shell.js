@@ -33,6 +33,7 @@ let imported = null; // id of the latest import, which is nowhere else until it 
 let wanted = null; // a conversation to show when its present answer has stopped
 const asked = new Map(); // conversations whose answer this tab awaits, by id: {run, text, files, tells, seen}; `seen` once the server replies
 const givenUp = new Set(); // runs that were stopped without a reply
+const deleted = new Set(); // conversations that were deleted here
 
 watch("value", () => {
   const value = props.value;
@@ -67,13 +68,13 @@ watch("value", () => {
       restoring = false;
       newest++;
     }
-    show(value);
+    show(value, isAwaited && !running);
     keep(conversation, !running);
     const last = conversation.messages.length - 1;
     if (entry.tells && !running && conversation.messages[last].run) tell("inspect", { index: last });
   } else {
     props.value = shown;
-    store.save(conversation);
+    if (!deleted.has(id)) store.save(conversation);
     drawList();
     if (!running && id === shown.conversation.id) keep(shown.conversation, true); // with what came late
   }
@@ -122,8 +123,8 @@ function resume() {
   }
 }
 
-// Notes that something is asked, and returns the id of its run. What the server still has to send of other tabs' turns would leave
-// it out.
+// Notes that something is asked; returns the id of its run. Increasing `newest` makes the page ignore a pending restore, which
+// would lack this question.
 function note(id, entry) {
   const run = newId();
   asked.set(id, { run, ...entry });
@@ -235,10 +236,12 @@ function clear(id) {
   const removed = store.load(id);
   const wasShown = id === store.current;
   localStorage.removeItem(CONVERSATION + id);
+  deleted.add(id);
   if (wasShown) startNew();
   drawList();
   if (!removed) return;
   notify(`Deleted “${(removed.title || "Untitled").slice(0, 30)}”.`, () => {
+    deleted.delete(id);
     store.save(removed);
     if (wasShown) open(removed);
     drawList();

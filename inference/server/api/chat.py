@@ -1,7 +1,5 @@
 """POST /v1/chat/completions."""
 
-import secrets
-import time
 from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from typing import Any
@@ -54,7 +52,11 @@ async def answer_chat(context: ApiContext, body: ChatRequest) -> dict[str, Any]:
     scored = None if count is None else await prompt_logprobs(context, requests[0].prompt, count)
     completions = await collect(await context.service.submit_many(requests))
     choices = [_choice(context, body, index, completion) for index, completion in enumerate(completions)]
-    answer = {**_head(context, "chat.completion"), "choices": choices, "usage": _usage(context, body, completions)}
+    answer = {
+        **context.head("chatcmpl-", "chat.completion"),
+        "choices": choices,
+        "usage": _usage(context, body, completions),
+    }
     return answer if scored is None else {**answer, "prompt_logprobs": scored}
 
 
@@ -103,7 +105,7 @@ def _choice(context: ApiContext, body: ChatRequest, index: int, completion: Comp
 async def _stream(
     context: ApiContext, body: ChatRequest, streams: list[AsyncStream], prompt_tokens: int
 ) -> AsyncGenerator[bytes, None]:
-    chunks = Chunks(_head(context, "chat.completion.chunk"), body.stream_options, prompt_tokens)
+    chunks = Chunks(context.head("chatcmpl-", "chat.completion.chunk"), body.stream_options, prompt_tokens)
     choices = [_StreamedChoice(context, body, index) for index in range(len(streams))]
     contents = [chunks.text(choice.content) for choice in choices]
     for choice in choices:
@@ -178,13 +180,9 @@ def limited(calls: Sequence[CallDelta], most: int | None) -> list[CallDelta]:
     return [each for each in calls if most is None or each.index < most]
 
 
-def _head(context: ApiContext, kind: str) -> dict[str, Any]:
-    return {"id": new_id("chatcmpl"), "object": kind, "created": int(time.time()), "model": context.model_name}
-
-
 def _tool_call(call: ToolCall) -> dict[str, Any]:
     function = {"name": call.name, "arguments": call.arguments}
-    return {"id": f"call_{secrets.token_hex(12)}", "type": "function", "function": function}
+    return {"id": new_id("call_"), "type": "function", "function": function}
 
 
 def _call_delta(delta: CallDelta) -> dict[str, Any]:

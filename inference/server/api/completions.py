@@ -1,6 +1,5 @@
 """POST /v1/completions."""
 
-import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,12 +8,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import Field
-from starlette.concurrency import run_in_threadpool
 
 from ...completion import Completion, Delta, Timings, TokenLogprob, Usage
-from ...params import MAX_LOGPROBS, SamplingParams
+from ...params import MAX_LOGPROBS
 from ..service.streams import AsyncStream
-from .context import ApiContext, check_finished, new_id, usage
+from .context import ApiContext, check_finished, usage
 from .errors import DONE, ApiError, declared
 from .events import Chunks, EventStream, collect, merged, whole
 from .fields import (
@@ -100,7 +98,7 @@ async def answer_completion(context: ApiContext, body: CompletionRequest) -> dic
         if body.return_selections:
             answer["selections"] = selections(completion.selection or ())
         choices.append(answer)
-    return {**_head(context), "choices": choices, "usage": usage(completions, body.n or 1)}
+    return {**context.head("cmpl-", "text_completion"), "choices": choices, "usage": usage(completions, body.n or 1)}
 
 
 async def _begin(context: ApiContext, body: CompletionRequest) -> tuple[list[_Prompt], list[AsyncStream]]:
@@ -132,18 +130,16 @@ async def _prompt(context: ApiContext, body: CompletionRequest, tokens: list[int
     asked = None if body.prompt_logprobs is None else await prompt_logprobs(context, tokens, body.prompt_logprobs)
     if not body.echo:
         return _Prompt(tokens, "", None, asked)
-    scores = None
-    if body.logprobs is not None:
-        [request] = await context.make_requests(0, lambda: tokens, SamplingParams(max_tokens=1))
-        scores = await context.score(request, body.logprobs)
-    return _Prompt(tokens, await run_in_threadpool(context.tokenizer.decode, tokens), scores, asked)
+    scores = None if body.logprobs is None else await context.score(tokens, body.logprobs)
+    text = await context.encoding.run(len(tokens), partial(context.tokenizer.decode, tokens))
+    return _Prompt(tokens, text, scores, asked)
 
 
 async def _stream(
     context: ApiContext, body: CompletionRequest, prompts: list[_Prompt], streams: list[AsyncStream]
 ) -> AsyncGenerator[bytes, None]:
     prompt_tokens = sum(len(prompt.tokens) for prompt in prompts[:: body.n or 1])
-    chunks = Chunks(_head(context), body.stream_options, prompt_tokens)
+    chunks = Chunks(context.head("cmpl-", "text_completion"), body.stream_options, prompt_tokens)
     choices = [_Choice(context, body, index, prompt) for index, prompt in enumerate(prompts)]
     texts = [chunks.text(choice.piece) for choice in choices]
     completions = [_empty_completion(prompt) for prompt in prompts]
@@ -212,7 +208,3 @@ def _empty_completion(prompt: _Prompt) -> Completion:
     """The answer with max_tokens 0."""
     usage = Usage(len(prompt.tokens), 0, 0)
     return Completion("", [], "length", usage, Timings(None, 0.0, None, 1.0))
-
-
-def _head(context: ApiContext) -> dict[str, Any]:
-    return {"id": new_id("cmpl"), "object": "text_completion", "created": int(time.time()), "model": context.model_name}

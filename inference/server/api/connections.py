@@ -95,7 +95,7 @@ class Connections:
 
 
 class BoundedConnection(H11Protocol):
-    """uvicorn's connection under the limits of `Connections`. What is wrong with a request's head is answered as an API error."""
+    """uvicorn's connection under the limits of `Connections`. Errors in a request's head are answered as API errors."""
 
     def __init__(self, connections: Connections, **given: Any) -> None:
         super().__init__(**given)

@@ -77,6 +77,10 @@ class ApiContext:
     def max_model_len(self) -> int:
         return self.service.llm.limits.max_model_len
 
+    def head(self, prefix: str, kind: str) -> dict[str, Any]:
+        """The fields with which an answer, or each chunk of it, begins. prefix: of its id."""
+        return {"id": new_id(prefix), "object": kind, "created": int(time.time()), "model": self.model_name}
+
     def reasoning_tokens(self, completion: Completion) -> int:
         """Tokens of an answer that starts inside of its reasoning, up to the end of that."""
         tokens, end = completion.token_ids, self.tokenizer.special_ids.get(END_THINK)
@@ -91,12 +95,10 @@ class ApiContext:
         """Raise Busy or ApiError, before prompts are encoded, for another model, or if `count` requests would be refused later."""
         self.check_model(model)
         try:
-            self.service.check_capacity(count)
+            # Without the second number, all requests of a crowd would be encoded before most of them are refused.
+            self.service.check_capacity(count, self.encoding.places)
         except ValueError as error:
             raise ApiError(400, str(error)) from None
-        # Without this, all requests of a crowd would be encoded before most of them are refused.
-        if self.encoding.places and self.service.stats().places + self.encoding.places + count > self.service.capacity:
-            raise Busy(f"the queue is full: {self.service.capacity} requests are running, waiting or being encoded", 1)
 
     async def make_requests(
         self,
@@ -152,8 +154,9 @@ class ApiContext:
             code="context_length_exceeded",
         )
 
-    async def score(self, request: Request, top: int) -> list[TokenLogprob]:
-        """Like Service.score, but failures are ApiErrors."""
+    async def score(self, tokens: Sequence[int], top: int) -> list[TokenLogprob]:
+        """Like Service.score, for the tokens of a prompt. Raises Busy and ApiError."""
+        [request] = await self.make_requests(0, lambda: tokens, SamplingParams(max_tokens=1))
         try:
             return await self.service.score(request, top)
         except Busy:
@@ -162,8 +165,8 @@ class ApiContext:
             raise (_deadline_passed() if isinstance(error, TimeoutError) else _answer_failed()) from None
 
 
-def new_id(kind: str) -> str:
-    return f"{kind}-{secrets.token_hex(12)}"
+def new_id(prefix: str) -> str:
+    return prefix + secrets.token_hex(12)
 
 
 def check_finished(completion: Completion) -> None:

@@ -31,8 +31,8 @@ def conversation_ids(
     schema: Mapping[str, Any] | None = None,
     name: MessageName = message_name,
 ) -> list[int]:
-    """Token ids of a conversation's prompt; schema: of the JSON that is wanted. Raises ApiError, also for messages that the chat
-    format cannot express."""
+    """Token ids of a conversation's prompt; schema: of the JSON that the request expects. Raises ApiError, also for messages that
+    the chat format cannot express."""
     adds, field = conversation.add_generation_prompt, "add_generation_prompt"
     if adds is False and not conversation.continues:
         raise ApiError(400, f"{field} is false; expected true: an answer without it is none of the model's", field)

@@ -79,10 +79,10 @@ class ApiError(Exception):
         kind = "authentication_error" if self.status == 401 else kind
         return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
 
-    def response(self, path: str = "") -> JSONResponse:
+    def response(self, path: str) -> JSONResponse:
         return JSONResponse(self.body(path), self.status, self.headers)
 
-    def ending(self, path: str = "") -> bytes:
+    def ending(self, path: str) -> bytes:
         """The error as the last server-sent events of a stream that has begun."""
         body = self.body(path)
         event = b"data: " + json.dumps(body).encode() + b"\n\n"

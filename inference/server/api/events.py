@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from json.encoder import encode_basestring_ascii
 from typing import Any
 
@@ -118,7 +119,8 @@ async def merged(streams: Sequence[AsyncStream]) -> AsyncIterator[tuple[int, lis
     try:
         if len(streams) == 1:
             while deltas := await streams[0].take():
-                yield 0, deltas
+                for part in _parts(deltas):
+                    yield 0, part
             return
         tasks = {asyncio.ensure_future(stream.take()): index for index, stream in enumerate(streams)}
         try:
@@ -128,13 +130,22 @@ async def merged(streams: Sequence[AsyncStream]) -> AsyncIterator[tuple[int, lis
                     index = tasks.pop(task)
                     if deltas := task.result():
                         tasks[asyncio.ensure_future(streams[index].take())] = index
-                        yield index, deltas
+                        for part in _parts(deltas):
+                            yield index, part
         finally:
             for task in tasks:
                 task.cancel()
     finally:
         for stream in streams:
             stream.close()
+
+
+def _parts(deltas: list[Delta]) -> list[list[Delta]]:
+    """The deltas, and a failure by itself after the text that has come with it: a failure is sent without any text."""
+    last = deltas[-1]
+    if last.finish_reason in (None, "stop", "length") or not any(delta.text for delta in deltas):
+        return [deltas]
+    return [[*deltas[:-1], replace(last, finish_reason=None, completion=None)], [replace(last, text="")]]
 
 
 async def collect(streams: Sequence[AsyncStream]) -> list[Completion]:

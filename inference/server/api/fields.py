@@ -125,7 +125,7 @@ def by_type(noun: str, names: Mapping[str, str], default: str | None = None) -> 
 
     def name(value: Any) -> str | None:
         if not isinstance(value, dict):
-            # No object at all is refused by any of them.
+            # Any of the models refuses a value that is not an object.
             return type(value).__name__ if isinstance(value, BaseModel) else next(iter(names.values()))
         kind = value.get("type")
         kind = default if kind is None else kind

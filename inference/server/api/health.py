@@ -128,7 +128,7 @@ def health_router(context: ApiContext, measurements: Measurements) -> APIRouter:
     async def ready() -> JSONResponse:
         """The engine has made a step recently, or has nothing to do, and new requests are taken."""
         stats = context.service.stats()
-        is_ready = stats.alive and context.service.accepting and stats.seconds_since_step < STALLED_SECONDS
+        is_ready = context.service.accepting and not stats.failed and stats.seconds_since_step < STALLED_SECONDS
         return JSONResponse(state("ready" if is_ready else "not ready"), 200 if is_ready else 503)
 
     @router.get("/metrics", response_class=Response, responses={200: {"content": METRICS}, **declared()})

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from ...completion import Delta, TokenLogprob
-from ...params import SamplingParams
 from ...text.detokenizer import IncrementalDecoder
 from ...text.tokenizer import REPLACEMENT, Tokenizer
 from ...token_selection import TokenSelection
@@ -87,9 +86,8 @@ async def prompt_logprobs(context: ApiContext, prompt: Sequence[int], count: int
 
     Raises ApiError and Busy.
     """
-    [request] = await context.make_requests(0, lambda: prompt, SamplingParams(max_tokens=1))
     entries: list[Any] = [None]
-    for score in await context.score(request, count):
+    for score in await context.score(prompt, count):
         ranks = {token: rank for rank, (token, _) in enumerate(score.top, 1)}
         values = {**dict(score.top), score.token_id: score.logprob}
         entries.append(

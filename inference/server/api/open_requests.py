@@ -1,4 +1,4 @@
-"""The requests that are being answered, and their end when the server stops before them."""
+"""Open requests, and how they end if the server stops first."""
 
 import asyncio
 from dataclasses import dataclass

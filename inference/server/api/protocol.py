@@ -6,12 +6,12 @@ of no schema. Inside of messages and tools, where clients send back what they we
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
 from ...text.messages import starts_thinking
 from ...text.schemas import schema_fault
-from .errors import BAD_SCHEMA
+from .errors import BAD_SCHEMA, invalid
 from .fields import (
     MAX_TOKENS,
     Body,
@@ -28,7 +28,7 @@ FUNCTION_NAME = r"^[a-zA-Z0-9_.-]{1,128}$"
 
 
 def _schema(parameters: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-    """Refuse what is no JSON schema of objects. A function of which calls must keep the schema has more to fulfil."""
+    """Refuse a value that is not a JSON schema of objects. `check_function` checks functions whose calls must keep it."""
     kinds = parameters.get("type", "object")
     if (reason := schema_fault(parameters)) or "object" not in kinds:
         reason = reason or f"type is {kinds}"
@@ -53,7 +53,7 @@ def count_characters(value: Any) -> int:
     return count
 
 
-# Also of no function: the longest that an answer may hold.
+# A call in the history may name a function that is not in tools. The limit is that of an answer's mark.
 CalledName = Annotated[str, Field(min_length=1, max_length=1024)]
 ParametersSchema = Annotated[JsonObject, AfterValidator(_schema)]
 Verbosity = Literal["low", "medium", "high"]
@@ -200,6 +200,14 @@ class ChatRequest(ConversationFields, SamplingFields):
     modalities: list[Literal["text"]] | None = None
     prediction: JsonObject | None = Field(None, description="ignored: it changes only the speed of OpenAI's models")
     verbosity: Verbosity | None = Field(None, description="ignored, but for a warning: only medium is served")
+
+
+def as_chat(given: dict[str, Any]) -> ChatRequest:
+    """The chat request that another API's request becomes. Raises ApiError: one of its turns may be more than chat takes."""
+    try:
+        return ChatRequest.model_validate(given)
+    except ValidationError as error:
+        raise invalid(error.errors()) from None
 
 
 class TokenizeRequest(Body):

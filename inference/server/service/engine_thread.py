@@ -2,7 +2,6 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
@@ -31,9 +30,9 @@ class EngineThread:
     def __init__(
         self,
         engine: Engine,
-        pause: float = 0.0,
-        clock: Callable[[], float] = time.monotonic,
-        thread: type[threading.Thread] = threading.Thread,
+        pause: float,
+        clock: Callable[[], float],
+        thread: type[threading.Thread],
     ) -> None:
         """pause: of the Delivery. clock, thread: others only in a simulation, which calls `turn` itself."""
         self.observers: list[Observer] = []  # any thread may add one
@@ -51,10 +50,6 @@ class EngineThread:
         self._thread.start()
 
     @property
-    def alive(self) -> bool:
-        return self.failure is None and self._thread.is_alive()
-
-    @property
     def seconds_since_step(self) -> float:
         """Seconds since a step ended; 0 when idle."""
         return self.clock() - self._last_step if self.work.count else 0.0
@@ -64,9 +59,9 @@ class EngineThread:
         if self.failure is not None:
             self._give_up(self.failure)
 
-    def stop(self, drain: float) -> None:
-        """Give open requests up to `drain` seconds to finish, fail the others, and end the thread."""
-        self.work.drain(drain)
+    def stop(self) -> None:
+        """Fail the open requests and end the thread."""
+        self.work.stop()
         self._thread.join()
 
     # The methods below run in the engine's thread.
@@ -179,7 +174,7 @@ class EngineThread:
     def _give_up(self, reason: str) -> None:
         """End all that is open, without the engine and the observers: the thread has died. Later requests end at once."""
         self.failure = reason  # first: what is added after the work is cleared finds it
-        with self._giving_up:  # `queue` may be here as well; what waits goes out with the ends, before them
+        with self._giving_up:  # `queue` may call this, too. Waiting deltas are delivered before the final ones.
             entries, jobs = self.work.take_all(forget=True)
             undelivered, self._delivery.waiting = self._delivery.waiting, []
         for job in jobs:

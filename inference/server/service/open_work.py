@@ -50,7 +50,7 @@ def error_delta(request: Request, error: str) -> Delta:
 
 
 class OpenWork:
-    """The requests and jobs of a service. Any thread may call the methods; only `wait` and `drain` block."""
+    """The requests and jobs of a service. Any thread may call the methods; only `wait` blocks."""
 
     def __init__(self) -> None:
         self._wake = threading.Condition()  # guards the fields below
@@ -74,7 +74,7 @@ class OpenWork:
 
     @property
     def places(self) -> int:
-        """Return how many of them hold a place: cancelled ones hold none."""
+        """Requests and jobs that hold a place. Cancelled ones do not."""
         with self._wake:
             held = sum(not entry.is_cancelled for entry in self._entries.values())
             return held + sum(not job.is_cancelled for job in self._jobs)
@@ -108,19 +108,17 @@ class OpenWork:
                 self._waiting_jobs.remove(job)
                 del self._jobs[job]
 
-    def drain(self, seconds: float) -> None:
-        """Wait up to `seconds` until nothing is open, then let `wait` report the end."""
+    def stop(self) -> None:
+        """End `wait`, whatever is open."""
         with self._wake:
-            self._wake.wait_for(lambda: not self._entries and not self._jobs, timeout=seconds)
             self.is_stopping = True
-            self._wake.notify_all()
+            self._wake.notify()
 
     # For the engine's thread.
 
     def wait(self, seconds: float | None) -> None:
         """Wait until something is open or the thread must end, or this long; None: for ever."""
         with self._wake:
-            self._wake.notify_all()  # `drain` may be waiting for this
             self._wake.wait_for(lambda: self._entries or self._waiting_jobs or self.is_stopping, seconds)
 
     def take(self, now: float) -> tuple[list[Entry], list[int], ScoreJob | None]:
@@ -160,5 +158,4 @@ class OpenWork:
             if forget:
                 self._entries.clear()
                 self._jobs.clear()
-                self._wake.notify_all()
         return entries, jobs

@@ -39,7 +39,8 @@ class ScoreJob:
                 log_fault(log, "scoring a prompt failed")
             self.future.set_exception(error)
             return True
-        except BaseException as error:  # it ends the thread, but not an event loop that waits for this
+        # This ends the engine's thread. An event loop that waits for the job gets a RuntimeError instead.
+        except BaseException as error:
             self.future.set_exception(RuntimeError(first_line(error)))
             raise
         return False

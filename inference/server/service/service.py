@@ -6,9 +6,9 @@
     async for delta in stream: ...                             # closing or dropping the stream cancels the request
     await asyncio.to_thread(service.stop)
 
-From its start the engine belongs to the service: of the LLM, only tokenizer, config, limits and chat_token_ids stay usable. A
-request always ends with a Delta that has a finish_reason: "error" with the reason in ``completion.error`` also if its step
-failed, its deadline passed or the service stopped. With several ranks, only rank 0 has a service.
+While a Service exists, call no method of the LLM that runs the engine. A request always ends with a Delta that has a
+finish_reason: "error" with the reason in ``completion.error`` also if its step failed, its deadline passed or the service
+stopped. With several ranks, only rank 0 has a service.
 """
 
 import asyncio
@@ -45,12 +45,10 @@ class ServiceStats:
 
     engine: EngineStats
     open: int  # requests accepted and not finished
-    places: int  # of these, those that their callers have not cancelled
     refused: int  # requests refused with Busy since the start
-    capacity: int  # the most places
+    capacity: int  # the most requests at a time, but for those that their callers have cancelled
     seconds_since_step: float  # since a step ended; 0 when idle
-    alive: bool  # whether the engine's thread runs
-    failed: bool  # whether it has died of an error: every open request has ended in one, and new ones are refused
+    failed: bool  # whether the engine's thread has died of an error: every open request has ended in one, and new ones are refused
 
     @property
     def waiting(self) -> int:
@@ -94,7 +92,7 @@ class Service:
         self._process = os.getpid()
 
     async def submit_many(self, requests: Sequence[Request]) -> list[AsyncStream]:
-        """Queue several requests of `requests`, all or none; a stream for each: an async iterator of Deltas, the last one with the
+        """Queue several requests of `requests`, all or none; a stream for each: an async iterable of Deltas, the last one with the
         Completion. Raises Busy, and ValueError for more requests than the server holds."""
         loop = asyncio.get_running_loop()
         inboxes = [AsyncInbox(loop) for _ in requests]
@@ -134,15 +132,14 @@ class Service:
         prompt: Sequence[int],
         answer: Sequence[int],
         policy: SelectionPolicy | None = None,
-        top: int = 0,
         progress: Progress = lambda done, of: None,
     ) -> AnswerScores:
-        """Like `LLM.score_answer`. It blocks: not for an event loop's thread. progress: called with the tokens done and all tokens.
+        """Like `LLM.score_answer`, without the likeliest tokens. It blocks: not for an event loop's thread.
 
-        Raises Busy, TimeoutError at the deadline, and whatever the model raises.
+        progress: called with the tokens done and all tokens. Raises Busy, TimeoutError at the deadline, and what the model raises.
         """
         request = self.requests.from_tokens([*prompt, *answer], min_new_tokens=0, policy=policy)
-        job = self._job(lambda engine, is_over: score_answer(engine, request, len(answer), top, is_over, progress))
+        job = self._job(lambda engine, is_over: score_answer(engine, request, len(answer), 0, is_over, progress))
         scores: AnswerScores = job.future.result()
         return scores
 
@@ -151,22 +148,23 @@ class Service:
         ignored."""
         self._thread.work.cancel(request_id)
 
-    def check_capacity(self, count: int) -> None:
-        """Raise Busy, or ValueError, if `count` requests would be refused now, before time is spent on encoding their prompts."""
+    def check_capacity(self, count: int, encoding: int = 0) -> None:
+        """Raise Busy, or ValueError, if `count` requests would be refused now, before time is spent on encoding their prompts.
+
+        encoding: requests whose prompts are being encoded, which will take places.
+        """
         check_process(self._process)
         with self._admitting:
-            self._check(count)
+            self._check(count, encoding)
 
     def stats(self) -> ServiceStats:
         thread = self._thread
         return ServiceStats(
             thread.stats,
             thread.work.count,
-            thread.work.places,
             self._refused,
             self.capacity,
             thread.seconds_since_step,
-            thread.alive,
             failed=thread.failure is not None,
         )
 
@@ -174,11 +172,11 @@ class Service:
         """Notify this observer, too, from now on."""
         self._thread.observers.append(observer)
 
-    def stop(self, drain: float = 0.0) -> None:
-        """Refuse new requests, give open ones `drain` seconds to finish, fail the others, end the thread. May be repeated."""
+    def stop(self) -> None:
+        """Refuse new requests, fail the open ones and end the thread. May be repeated."""
         with self._admitting:
             self.accepting = False
-        self._thread.stop(drain)
+        self._thread.stop()
 
     def __enter__(self) -> "Service":
         return self
@@ -201,7 +199,7 @@ class Service:
         self._queue([], [], [job])
         return job
 
-    def _check(self, count: int) -> None:
+    def _check(self, count: int, encoding: int = 0) -> None:
         if count > self.capacity:
             raise ValueError(
                 f"the number of requests is {count}; expected at most {self.capacity}, all that the server holds"
@@ -210,11 +208,13 @@ class Service:
         if failure is not None:
             self._refused += count
             raise Busy(failure, retry_after=30, is_final=True)
-        if self._thread.work.places + count > self.capacity:
+        if self._thread.work.places + encoding + count > self.capacity:
             self._refused += count
             # A place becomes free after typical_seconds / capacity, but other clients wait for it as well.
             retry_after = min(max(math.ceil(self._thread.typical_seconds), 1), 60)
-            raise Busy(f"the queue is full: {self.capacity} requests are running or waiting", retry_after)
+            raise Busy(
+                f"the queue is full: {self.capacity} requests are running, waiting or being encoded", retry_after
+            )
 
 
 class Busy(Exception):

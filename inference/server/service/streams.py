@@ -1,9 +1,9 @@
-"""The way of a request's deltas from the engine's thread to its caller: the thread fills an inbox, the caller reads a stream."""
+"""How deltas reach callers: the engine's thread fills an inbox, the caller reads a stream."""
 
 import asyncio
 import queue
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Self
 
 from ...completion import Delta
@@ -36,33 +36,24 @@ class Stream:
 
 
 class AsyncStream(Stream):
-    """An async iterator of Deltas, for use in the event loop that it was made in."""
+    """An async iterable of Deltas, for use in the event loop that it was made in."""
 
     def __init__(self, request_id: int, cancel: Cancel, inbox: "AsyncInbox") -> None:
         super().__init__(request_id, cancel)
         self._inbox = inbox
-        self._ready: deque[Delta] = deque()
 
     async def take(self) -> list[Delta]:
         """All Deltas since the last call: at least one, or none after the request's last Delta has been taken."""
         if self._ended:
             return []
-        deltas = list(self._ready) or await self._inbox.take()
-        self._ready.clear()
+        deltas = await self._inbox.take()
         self._ended = deltas[-1].finish_reason is not None
         return deltas
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Delta:
-        if self._ended:
-            raise StopAsyncIteration
-        if not self._ready:
-            self._ready.extend(await self._inbox.take())
-        delta = self._ready.popleft()
-        self._ended = delta.finish_reason is not None
-        return delta
+    async def __aiter__(self) -> AsyncIterator[Delta]:
+        while deltas := await self.take():
+            for delta in deltas:
+                yield delta
 
 
 class SyncStream(Stream):

@@ -2,12 +2,16 @@
 
 import json
 import math
+import re
 
+import httpx
 import pytest
 
 from deepseek_v32.inference import SamplingParams
+from deepseek_v32.inference.server.service import engine_thread
+from deepseek_v32.inference.server.service.service import Service
 from deepseek_v32.inference.text.tokenizer import DSML, END_THINK, Special
-from support.server import stand_in_llm
+from support.server import serving, stand_in_llm
 
 ASK = [{"role": "user", "content": "Hi"}]
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
@@ -15,6 +19,32 @@ FUNCTION = {"name": "f", "parameters": {"type": "object", "properties": {"a": {"
 TOOLS = [{"type": "function", "function": FUNCTION}]
 D, END = Special(DSML), Special(END_THINK)
 LIMITS = {"max_model_len": 4096, "page_count": 128}  # the description of functions is long
+STREAMS = {  # by path: a request, and the name of the text in its events
+    CHAT: ({"messages": ASK}, "content"),
+    "/v1/completions": ({"prompt": stand_in_llm().chat_token_ids(ASK)}, "text"),
+    RESPONSES: ({"input": "Hi"}, "delta"),
+    "/v1/messages": ({"messages": ASK, "max_tokens": 90}, "text"),
+}
+
+
+@pytest.mark.parametrize("path", STREAMS)
+def test_text_that_comes_with_a_failure_is_streamed(monkeypatch, path):
+    """The first token comes by itself; the next ones wait for their delivery until the fifth step fails."""
+    monkeypatch.setattr(engine_thread, "LONGEST_PAUSE", 1000.0)
+    steps = []
+
+    def fail():
+        steps.append(0)
+        if len(steps) > 5:
+            raise RuntimeError("secret")
+
+    body, name = STREAMS[path]
+    with serving(Service(stand_in_llm(), delivery=1000.0)) as server:
+        server.say(["one two three four five six seven eight nine ten"], ASK)
+        server.model.before_step = fail
+        answer = httpx.post(server.url + path, json={**body, "stream": True}, timeout=30).text
+        said = "".join(re.findall(rf'"{name}": "([^"]+)"', answer))
+    assert "this answer failed" in answer and said.startswith("one"), (said, answer)
 
 
 def calls(*values):

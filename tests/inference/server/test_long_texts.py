@@ -116,6 +116,7 @@ def test_prompts_that_are_being_encoded_have_places_in_the_queue(monkeypatch):
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "busy") and refused.headers[
                 "retry-after"
             ]
+        assert server.service.stats().refused == len(PATHS) - 1
         gate.set()
         assert [answer.result().status_code for answer in asked] == [200, 200, 200]
         assert httpx.post(server.url + "/v1/completions", json=PATHS["/v1/completions"]("c")).status_code == 200

@@ -345,6 +345,11 @@ FIELDS = {  # by path: bodies, the field that is wrong, and the beginning of the
             "text.format",
             "text.format cannot be compiled: ",
         ),
+        (
+            {"input": 129 * [{"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"}]},
+            "input",
+            "input.0.tool_calls has 129 items; ",
+        ),
     ],
     "/tokenize": [({"prompt": "a", "messages": ASK}, None, "body: expected either prompt or messages")],
     MESSAGES_API: [

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import queue
 import re
 import resource
 import signal
@@ -36,6 +37,28 @@ def test_what_it_refuses(monkeypatch, arguments, message):
     monkeypatch.setattr(loading, "load_llm", lambda *_, **__: pytest.fail("it went on"))
     result = CliRunner().invoke(app, ["serve", *arguments])
     assert isinstance(result.exception, ValueError) and message in str(result.exception)
+
+
+def test_without_gradio_no_page_is_announced(monkeypatch):
+    monkeypatch.setattr(loading, "load_llm", lambda *_, **__: stand_in_llm())
+    monkeypatch.setattr(serve, "find_spec", lambda name: None)
+    monkeypatch.setattr(serve, "allow_files", lambda count: sys.exit())  # after the announcement
+    said = CliRunner().invoke(app, ["serve", "--port", "0"]).stderr
+    assert "API: http://127.0.0.1:" in said and "chat" not in said
+
+
+@pytest.mark.parametrize(
+    ("host", "site"),
+    [("127.0.0.1", "localhost"), ("::", "localhost"), ("10.0.0.5", "10.0.0.5"), ("fd00::5", "[fd00::5]")],
+)
+def test_the_browser_opens_the_address_that_is_listened_on(monkeypatch, host, site):
+    pytest.importorskip("gradio")
+    opened = queue.SimpleQueue()
+    monkeypatch.setattr(serve, "BROWSER_DELAY", 0)
+    monkeypatch.setattr(serve.webbrowser, "open", opened.put)
+    monkeypatch.setattr(serve, "serve", lambda **_: None)
+    assert CliRunner().invoke(app, ["chat", "--host", host]).exit_code == 0
+    assert opened.get(timeout=10) == f"http://{site}:7860/"
 
 
 def test_the_chat_format_can_be_overridden():

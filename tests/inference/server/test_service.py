@@ -120,7 +120,7 @@ def test_those_that_leave_give_their_places_back_before_the_running_step_ends():
                 service.stream(PROMPT, GREEDY)
             for stream in streams:
                 stream.close()
-        assert service.stats().places == 0 and service.stats().seconds_since_step > 0
+        assert service._thread.work.places == 0 and service.stats().seconds_since_step > 0
         last = service.stream(PROMPT, GREEDY)
         gate.set()
         assert list(last)[-1].finish_reason == "length"
@@ -139,7 +139,7 @@ def test_a_score_that_nobody_waits_for_gives_its_place_back():
             for score in scores:
                 score.cancel()
             assert not any(isinstance(end, Busy) for end in await asyncio.gather(*scores, return_exceptions=True))
-            assert service.stats().places == 0
+            assert service._thread.work.places == 0
 
     with Service(llm, max_queue=1) as service:
         asyncio.run(leave(service))
@@ -281,25 +281,16 @@ def test_time_runs_out_for_running_and_waiting_requests():
         assert pages_return(service)
 
 
-def test_stopping_drains_then_fails_what_is_left():
+def test_stopping_fails_what_is_open():
     service = Service(fake_llm())
     quick, endless = service.stream(PROMPT, GREEDY), service.stream(PROMPT, ENDLESS)
-    service.stop(drain=0.0)
+    service.stop()
     service.stop()
     assert list(endless)[-1].completion.error == "the server has stopped"
     assert list(quick)[-1].finish_reason in ("length", "error")
     with pytest.raises(Busy):
         service.stream(PROMPT, GREEDY)
-    assert not service.stats().alive and service.stats().engine.pages_used == 0
-
-
-def test_draining_lets_requests_finish():
-    llm = fake_llm()
-    llm.model.before_step = lambda: time.sleep(0.005)
-    service = Service(llm)
-    stream = service.stream(PROMPT, GREEDY)
-    service.stop(drain=10)
-    assert list(stream)[-1].finish_reason == "length"
+    assert not service._thread._thread.is_alive() and service.stats().engine.pages_used == 0
 
 
 def test_a_job_that_nobody_waits_for_ends_before_its_next_chunk():

@@ -1,7 +1,6 @@
 """The message of an answer and its events: its blocks, why it stopped, and its tokens."""
 
 import json
-import secrets
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,7 +29,7 @@ class Answer(Blocks):
         super().__init__(context, chat)
         self._inputs: dict[str, str] = {}  # by the names that stand for them in the blocks: arguments, as JSON
         self._prompt_tokens, self._max_tokens = prompt_tokens, body.max_tokens
-        self._head = {"id": new_id("msg").replace("-", "_"), "type": "message", "role": "assistant"}
+        self._head = {"id": new_id("msg_"), "type": "message", "role": "assistant"}
         self._head["model"] = context.model_name
 
     def start(self) -> Iterator[Event]:
@@ -59,7 +58,7 @@ class Answer(Blocks):
         return text
 
     def _open(self, kind: str, name: str | None) -> Iterator[Event]:
-        named = {"id": f"toolu_{secrets.token_hex(12)}", "name": name} if kind == "tool_use" else {}
+        named = {"id": new_id("toolu_"), "name": name} if kind == "tool_use" else {}
         self.blocks.append({"type": kind, **named, **_EMPTY[kind]})
         yield {"type": "content_block_start", "index": len(self.blocks) - 1, "content_block": dict(self.blocks[-1])}
 

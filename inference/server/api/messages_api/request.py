@@ -3,10 +3,10 @@
 import json
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, Tag, ValidationError, model_validator
+from pydantic import Field, Tag, model_validator
 
 from ....params import MAX_STOP_STRINGS
-from ..errors import ApiError, invalid
+from ..errors import ApiError
 from ..fields import (
     MAX_TOKENS,
     Body,
@@ -19,7 +19,7 @@ from ..fields import (
     Whole,
     by_type,
 )
-from ..protocol import FUNCTION_NAME, CalledName, ChatRequest, FunctionName, ParametersSchema
+from ..protocol import FUNCTION_NAME, CalledName, ChatRequest, FunctionName, ParametersSchema, as_chat
 
 # Claude Code puts this line, which differs from request to request, before its system prompt: no page could be reused.
 _BILLING = "x-anthropic-billing-header:"
@@ -194,10 +194,7 @@ def chat_request(body: CountRequest) -> tuple[ChatRequest, list[int]]:
     if isinstance(body, MessagesRequest):
         same = ("model", "temperature", "top_p", "top_k", "stream", "max_tokens")
         given |= {name: getattr(body, name) for name in same} | {"stop": body.stop_sequences}
-    try:
-        return ChatRequest.model_validate(given), sources
-    except ValidationError as error:  # what one turn becomes may be more than chat takes
-        raise invalid(error.errors()) from None
+    return as_chat(given), sources
 
 
 def _messages(body: CountRequest) -> tuple[list[dict[str, Any]], list[int]]:

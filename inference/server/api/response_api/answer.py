@@ -1,7 +1,6 @@
 """The response object and its events: what was asked for, the items of the answer, and how it ended."""
 
 import itertools
-import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -14,7 +13,7 @@ from ..errors import ApiError
 from ..protocol import ChatRequest
 from .request import ResponseRequest
 
-_PREFIXES = {"reasoning": "rs", "message": "msg", "function_call": "fc"}
+_PREFIXES = {"reasoning": "rs_", "message": "msg_", "function_call": "fc_"}
 _PART_TYPES = {"reasoning": "reasoning_text", "message": "output_text"}
 
 
@@ -42,7 +41,7 @@ class Answer(Blocks):
         )
         choice = body.tool_choice or "auto"
         self._head: dict[str, Any] = {
-            "id": new_id("resp").replace("-", "_"),
+            "id": new_id("resp_"),
             "object": "response",
             "created_at": int(time.time()),
             "model": context.model_name,
@@ -111,8 +110,8 @@ class Answer(Blocks):
         fields: dict[str, Any] = {"role": "assistant"} if kind == "message" else {"summary": []}
         fields["content"] = []
         if kind == "function_call":
-            fields = {"name": name, "call_id": f"call_{secrets.token_hex(12)}", "arguments": ""}
-        item = {"id": f"{_PREFIXES[kind]}_{secrets.token_hex(12)}", "type": kind, **fields, "status": "in_progress"}
+            fields = {"name": name, "call_id": new_id("call_"), "arguments": ""}
+        item = {"id": new_id(_PREFIXES[kind]), "type": kind, **fields, "status": "in_progress"}
         self.blocks.append(item)
         yield {"type": "response.output_item.added", "output_index": len(self.blocks) - 1, "item": _copy(item)}
         if kind != "function_call":

@@ -16,7 +16,7 @@ from ..fields import (
     Whole,
     by_type,
 )
-from ..protocol import CalledName, ChatRequest, Function, FunctionName, Verbosity
+from ..protocol import CalledName, ChatRequest, Function, FunctionName, Verbosity, as_chat
 
 MAX_ITEMS = 4095  # which, with the instructions, are at most as many messages as a chat request has
 
@@ -214,7 +214,7 @@ class ResponseRequest(IgnoredFields):
 def chat_request(body: ResponseRequest, items: list[Item]) -> tuple[ChatRequest, list[int | None]]:
     """The chat request with the same meaning, and by message the index of its last item; None for the instructions.
 
-    items: of the whole conversation, without references.
+    items: of the whole conversation, without references. Raises ApiError.
     """
     messages, sources = _messages(body.instructions, items)
     given: dict[str, Any] = {
@@ -231,7 +231,7 @@ def chat_request(body: ResponseRequest, items: list[Item]) -> tuple[ChatRequest,
     elif choice is not None:
         given["tool_choice"] = choice
     same = ("model", "temperature", "top_p", "top_k", "min_p", "seed", "stream")
-    return ChatRequest.model_validate({**given, **{name: getattr(body, name) for name in same}}), sources
+    return as_chat({**given, **{name: getattr(body, name) for name in same}}), sources
 
 
 def _messages(instructions: str | None, items: list[Item]) -> tuple[list[dict[str, Any]], list[int | None]]:

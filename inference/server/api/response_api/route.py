@@ -145,7 +145,6 @@ async def _begin(context: ApiContext, body: ResponseRequest, kept: KeptResponses
     conversation = kept.conversation(body)
     if len(conversation) > MAX_ITEMS:
         raise ApiError(400, f"input has {len(conversation)} items in all; expected at most {MAX_ITEMS}", "input")
-    chat, sources = chat_request(body, conversation)
     before = len(conversation) - (1 if isinstance(body.input, str) else len(body.input))
 
     def name(message: int) -> str:
@@ -157,6 +156,7 @@ async def _begin(context: ApiContext, body: ResponseRequest, kept: KeptResponses
         return "input" if isinstance(body.input, str) else f"input[{item - before}]"
 
     with renamed(_NAMES):
+        chat, sources = chat_request(body, conversation)
         [request] = await make_chat_requests(context, chat, name)
         [stream] = await context.service.submit_many([request])
 
