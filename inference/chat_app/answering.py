@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 UPDATE_INTERVAL = 0.06
 PROGRESS_INTERVAL = 0.25  # the same while the prompt is read
 GRACE = 20.0  # seconds for which an answer goes on without a page
-KEPT = 3600.0  # seconds for which a complete answer is kept, for a page that was away when it ended
+KEPT = 256  # complete answers that are kept, the latest ones, for pages that were away when they ended
 MOST_CALLS = 4  # rounds of function calls before an answer must end
 MOST_RECORDED = BUDGET  # bytes of one answer's recording; the tokens after it are not recorded
 LOOP = 8  # tokens; the same ones three times in a row, or more than these, are a loop
@@ -48,14 +48,12 @@ class Run:
     stopped: bool = False
     cancel: Callable[[], None] | None = None  # ends the answer's stream; None before there is one
     value: dict[str, Any] = field(default_factory=dict)  # the latest view
-    ended: float | None = None  # when, by time.monotonic
+    ended: bool = False
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def show(self, value: dict[str, Any], ended: bool = False) -> None:
         with self._changed:
-            self.value = value
-            if ended:
-                self.ended = time.monotonic()
+            self.value, self.ended = value, ended
             self._changed.notify_all()
 
     def follow(self) -> Iterator[dict[str, Any]]:
@@ -63,9 +61,9 @@ class Run:
         value = None
         while True:
             with self._changed:
-                while self.value is value and self.ended is None:
+                while self.value is value and not self.ended:
                     self._changed.wait()
-                value, is_last = self.value, self.ended is not None
+                value, is_last = self.value, self.ended
             yield value
             if is_last:
                 return
@@ -80,10 +78,9 @@ class Runs:
 
     def add(self, run: Run) -> None:
         with self._lock:
-            now = time.monotonic()
-            self._runs = {
-                key: each for key, each in self._runs.items() if each.ended is None or now - each.ended < KEPT
-            }
+            ended = [key for key, each in self._runs.items() if each.ended]
+            for key in ended[:-KEPT]:
+                del self._runs[key]
             self._runs[run.id] = run
 
     def find(self, run_id: str) -> Run | None:
@@ -106,7 +103,7 @@ class Runs:
     def leave(self, session: str) -> None:
         """Stop the runs of a tab that was closed, unless another page takes them up soon."""
         with self._lock:
-            left = [run for run in self._runs.values() if session in run.sessions and run.ended is None]
+            left = [run for run in self._runs.values() if session in run.sessions and not run.ended]
         for run in left:
             run.sessions.discard(session)
 

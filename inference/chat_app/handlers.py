@@ -134,7 +134,7 @@ class Handlers:
             run = self.runs.find(message.id)
             if run is None:
                 message.finish = "lost"  # with the server that computed it
-            elif run.ended is not None:
+            elif run.ended:
                 messages[place] = Conversation.from_json(run.value["conversation"]).messages[-1]
 
     def resume(self, request: gr.Request, event: gr.EventData) -> Iterator[Value]:

@@ -418,10 +418,9 @@ def test_an_answer_that_no_run_writes_any_more_gets_its_end_in_a_branch(scripted
 
     handlers = Handlers(scripted.service, "scripted")
     answer = {"role": "assistant", "content": "half", "id": "known"}
-    for run_id, ended in (("known", True), ("grows", False)):
+    for run_id, ended in (("known", True), *((f"later {i}", True) for i in range(99)), ("grows", False)):
         run = answering.Run(set(), run_id, "c1")
         run.show({"conversation": {"messages": [{**answer, "content": "whole", "finish": "abort"}]}}, ended)
-        run.ended = run.ended and run.ended - 60  # the page was away for a minute
         handlers.runs.add(run)
     branches = [[answer], [{**answer, "id": "unknown"}], [{**answer, "id": "grows"}]]
     messages = [{"role": "user", "content": "q", "branches": branches}, {**answer, "finish": "stop"}]
