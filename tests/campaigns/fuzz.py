@@ -12,8 +12,10 @@ from typing import Any
 
 import h11
 
+from support.raw_http import Response
+
 from .fuzz_requests import Requests
-from .live_server import LiveServer, Response
+from .live_server import LiveServer
 
 CONCURRENT = 16
 ANSWER_SECONDS = 60.0

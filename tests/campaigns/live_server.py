@@ -1,4 +1,4 @@
-"""A server to attack: `deepseek-v32 serve` in a process of its own, or one that runs already; and HTTP as bytes on a socket."""
+"""A server to attack: `deepseek-v32 serve` in a process of its own, or one that runs already."""
 
 import asyncio
 import contextlib
@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from support.raw_http import Response
+
 from .probe import Probe, probing
 
 COMMAND = Path(sys.executable).with_name("deepseek-v32")
@@ -26,57 +28,6 @@ UNCLEAN = re.compile(
     r"^.*(?:Traceback(?!.*\n.*/gradio/)|Exception in|exception was never retrieved|Fatal error|CRITICAL).*$",
     re.MULTILINE,
 )
-
-
-@dataclass(frozen=True)
-class Response:
-    """A server's response. `is_closed`: the response is whole, or the connection was closed; else the time was over."""
-
-    received: bytes
-    is_closed: bool
-
-    @property
-    def final(self) -> bytes:
-        """Without the interim response that a client may ask for."""
-        return self.received.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-    @property
-    def head(self) -> bytes:
-        return self.final.partition(b"\r\n\r\n")[0]
-
-    @property
-    def status(self) -> int | None:
-        """None if the server sent nothing, or no HTTP."""
-        found = re.match(rb"HTTP/1\.1 (\d{3})", self.final)
-        return int(found[1]) if found else None
-
-    @property
-    def headers(self) -> dict[str, str]:
-        lines = self.head.decode("latin-1").split("\r\n")[1:]
-        return {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-
-    def is_whole(self, of_head: bool) -> bool:
-        """Tell whether the whole response is there; `of_head`: it answers HEAD and has no body."""
-        if self.status is None or b"\r\n\r\n" not in self.final:
-            return False
-        body = self.final.partition(b"\r\n\r\n")[2]
-        if self.headers.get("transfer-encoding") == "chunked":
-            return of_head or body.endswith(b"0\r\n\r\n")
-        return of_head or len(body) >= int(self.headers.get("content-length", 2**62))
-
-    @property
-    def body(self) -> bytes:
-        body = self.final.partition(b"\r\n\r\n")[2]
-        if self.headers.get("transfer-encoding") != "chunked":
-            return body[: int(self.headers.get("content-length", len(body)))]
-        parts = []
-        while body:
-            size, _, rest = body.partition(b"\r\n")
-            if not (length := int(size or b"0", 16)):
-                break
-            parts.append(rest[:length])
-            body = rest[length + 2 :]
-        return b"".join(parts)
 
 
 @dataclass
@@ -160,8 +111,8 @@ class LiveServer:
     def log(self) -> str:
         if self.log_file is None:
             return ""
-        self.log_file.seek(0)
-        return self.log_file.read().decode("utf-8", "replace")
+        file = self.log_file.fileno()  # whose place is also the one where the server writes: it must not move
+        return os.pread(file, os.fstat(file).st_size, 0).decode("utf-8", "replace")
 
     def complaints(self) -> list[str]:
         """Lines of the log that no request of a client may cause."""

@@ -6,11 +6,12 @@ import json
 import pytest
 
 from campaigns import fuzz, memory, overload, slow_clients, stopping
-from campaigns.live_server import UNCLEAN, LiveServer, Response, live_server
+from campaigns.live_server import UNCLEAN, LiveServer, live_server
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.server.api.connections import ConnectionLimits
 from deepseek_v32.inference.server.service.service import Service
 from support.pages import check_pool
+from support.raw_http import Response
 from support.server import serving, stand_in_llm
 from support.tiny import tiny_checkpoint
 

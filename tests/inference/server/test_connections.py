@@ -11,7 +11,7 @@ import pytest
 from deepseek_v32.inference.server.api import connections
 from deepseek_v32.inference.server.api.connections import ConnectionLimits
 from deepseek_v32.inference.server.service.service import Service
-from support.raw_http import ask, connect, parse, read_all
+from support.raw_http import Response, ask, connect, post, read_all
 from support.server import serving, stand_in_llm
 
 KEY = "a key of some length"
@@ -53,7 +53,7 @@ def test_half_a_head_is_answered_and_closed(impatient, drip):
         # The bytes that came after the answer may have reset the connection.
         received = read_all(connection)
         if received or not drip:
-            answer = parse(received)
+            answer = Response(received)
             assert (answer.status, answer.headers["content-type"]) == (408, "application/json")
             assert "the request's head is incomplete; expected all of it within 0.3 s" in answer.error["message"]
 
@@ -69,16 +69,16 @@ def test_a_connection_without_a_request_is_closed(impatient, before):
 def test_a_second_head_has_the_same_time(impatient):
     with connect(impatient.url) as connection:
         connection.sendall(WHOLE)
-        assert parse(connection.recv(2**16)).status == 200
+        assert Response(connection.recv(2**16)).status == 200
         connection.sendall(HALF)
-        assert parse(read_all(connection)).status == 408
+        assert Response(read_all(connection)).status == 408
 
 
 def test_a_body_after_its_answer_cannot_hold_the_connection(impatient):
     """A request that is refused before its body has come leaves a connection that only discards."""
     with connect(impatient.url) as connection:
         connection.sendall(b"POST /tokenize HTTP/1.1\r\nHost: elsewhere\r\nContent-Length: 1000000\r\n\r\n")
-        assert parse(connection.recv(2**16)).status == 403
+        assert Response(connection.recv(2**16)).status == 403
         with pytest.raises(ConnectionError):
             for _ in range(250):
                 connection.sendall(b"a")
@@ -86,13 +86,10 @@ def test_a_body_after_its_answer_cannot_hold_the_connection(impatient):
 
 
 def test_a_client_that_takes_nothing_loses_its_request(impatient):
-    body = b'{"prompt": "The", "max_tokens": 1000, "stream": true, "logprobs": 20, "n": 16, "ignore_eos": true}'
+    body = {"prompt": "The", "max_tokens": 1000, "stream": True, "logprobs": 20, "n": 16, "ignore_eos": True}
     with connect(impatient.url, timeout=60) as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        deaf.sendall(
-            b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-            b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
-        )
+        deaf.sendall(post("/v1/completions", body))
         while not impatient.service.stats().open:
             time.sleep(0.005)
         assert impatient.idle(30)
@@ -107,7 +104,7 @@ def test_half_heads_do_not_hold_the_server(monkeypatch):
     with serving(Service(stand_in_llm()), limits=limits) as server, opened(server, 40, HALF) as slow:
         with ThreadPoolExecutor(8) as pool:
             assert {answer.status_code for answer in pool.map(lambda _: health(server), range(24))} == {200}
-        gave_way = parse(read_all(slow[0]))
+        gave_way = Response(read_all(slow[0]))
         assert (gave_way.status, gave_way.error["code"]) == (503, "connections") and gave_way.headers["retry-after"]
 
 
@@ -130,7 +127,7 @@ def test_refusals_of_connections_are_errors_of_the_api(monkeypatch, limits):
             # A connection that sends nothing also gets an error, after a while.
             monkeypatch.setattr(connections, "SURPLUS_SECONDS", 0.2)
             with connect(server.url) as silent:
-                assert parse(read_all(silent)).error["code"] == "connections"
+                assert Response(read_all(silent)).error["code"] == "connections"
             # With no room for lingering connections, they are closed at once.
             monkeypatch.setattr(connections, "MAX_LINGERING", 0)
             with opened(server, 3):
@@ -162,7 +159,7 @@ def test_a_head_that_cannot_be_read_is_an_error_of_the_api(server, head, status,
     with connect(server.url) as connection:
         connection.sendall(head)
         received = read_all(connection)
-    answer = parse(received)
+    answer = Response(received)
     assert (answer.status, answer.headers["content-type"]) == (status, "application/json"), received
     assert word in answer.error["message"] and received.count(b"HTTP/1.1 ") == 1
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import socket
 import threading
 import time
 
@@ -12,6 +11,7 @@ import pytest
 
 from deepseek_v32.inference.server.api import errors, guard, json_values
 from deepseek_v32.inference.server.service.service import Service
+from support import raw_http
 from support.server import MODEL, serving, stand_in_llm
 
 ASK = {"messages": [{"role": "user", "content": "Hi"}]}
@@ -221,13 +221,8 @@ def test_a_client_that_disconnects_frees_its_pages(server, http, stream):
 
 
 def test_a_stream_that_is_not_read_does_not_block_others(server, http):
-    body = json.dumps({**ENDLESS, "stream": True}).encode()
-    with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as deaf:
-        deaf.sendall(
-            b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-            + f"Content-Length: {len(body)}\r\n\r\n".encode()
-            + body
-        )
+    with raw_http.connect(server.url) as deaf:
+        deaf.sendall(raw_http.post(TEXT, {**ENDLESS, "stream": True}))
         assert http.post(TEXT, json={"prompt": "The", "max_tokens": 20}).status_code == 200
 
 

@@ -1,13 +1,8 @@
 """`deepseek-v32 serve` as users run it."""
 
-import contextlib
-import os
 import queue
-import re
 import resource
 import signal
-import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -16,12 +11,12 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+from campaigns.live_server import live_server
 from deepseek_v32.inference.commands import loading, serve
 from deepseek_v32.inference.commands.cli import app
+from support import raw_http
 from support.server import stand_in_llm
 from support.tiny import tiny_checkpoint
-
-COMMAND = Path(sys.executable).with_name("deepseek-v32")
 
 
 @pytest.mark.parametrize(
@@ -89,66 +84,46 @@ def test_the_limit_of_open_files_is_raised_as_far_as_the_system_allows(monkeypat
         assert (set_to.pop() if set_to else None) == expected
 
 
-@contextlib.contextmanager
-def running_server(model, *options, **environment):
-    """The server's process, its URL, and what it has logged so far."""
-    process = subprocess.Popen(
-        [COMMAND, "serve", "--model", model, "--port", "0", "--no-chat", "--max-model-len", "512", *options],
-        stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-    )  # fmt: skip
-    try:
-        log = ""
-        for line in process.stderr:
-            log += line
-            if found := re.search(r"running on (http://[^ ]+)", line):
-                break
-        yield process, found.group(1), log
-    finally:
-        process.kill()
-        process.wait()
-
-
 @pytest.mark.heavy
 def test_a_second_ctrl_c_ends_what_is_open(tmp_path):
-    model = tiny_checkpoint(tmp_path)
-    body = {"prompt": "Hi", "stream": True, "n": 8, "max_tokens": 500, "ignore_eos": True}
-    with running_server(model, "--drain", "60") as (process, url, log):
-        with httpx.stream("POST", url + "/v1/completions", json=body, timeout=30) as answer:
+    options = ("--no-chat", "--max-model-len", 4096, "--drain", 60)
+    body = {"prompt": "Hi", "stream": True, "n": 8, "max_tokens": 4000, "ignore_eos": True}
+    with live_server("--model", tiny_checkpoint(tmp_path), *options, key=None) as server:
+        url = f"http://127.0.0.1:{server.port}/v1/completions"
+        with httpx.stream("POST", url, json=body, timeout=30) as answer:
             lines = answer.iter_lines()
             next(lines)
-            process.send_signal(signal.SIGINT)
-            for line in process.stderr:
-                log += line
-                if "force quit" in line:
-                    break
-            process.send_signal(signal.SIGINT)
-            log += process.stderr.read()
-        assert process.wait(20) == 130 and "Traceback" not in log and "ERROR" not in log, log
+            server.process.send_signal(signal.SIGINT)
+            while "force quit" not in server.log():
+                assert server.process.poll() is None, server.log()
+                time.sleep(0.1)
+            server.process.send_signal(signal.SIGINT)
+            assert server.process.wait(20) == 130
+        assert "Traceback" not in server.log() and "ERROR" not in server.log(), server.log()
 
 
 @pytest.mark.heavy
 def test_from_start_to_stop(tmp_path):
     model, key = tiny_checkpoint(tmp_path), "from the environment"
-    options = ("--drain", "1", "--connections-per-peer", "2")
-    with running_server(model, *options, DEEPSEEK_V32_API_KEY=key) as (process, url, log):
-        assert f"API: {url}/v1" in log  # the port that 0 has taken
+    options = ("--no-chat", "--drain", 1, "--connections-per-peer", 2)
+    with live_server("--model", model, *options, key=key) as server:
+        url = f"http://127.0.0.1:{server.port}"
+        assert f"API: {url}/v1" in server.log()  # the port that 0 has taken
         headers = {"authorization": f"Bearer {key}"}
         with httpx.Client(base_url=url, headers=headers, timeout=30) as http:
             assert http.get("/v1/models").json()["data"][0]["id"] == Path(model).name
             answer = http.post("/v1/completions", json={"prompt": "Hi", "max_tokens": 3, "ignore_eos": True})
             assert answer.json()["usage"]["completion_tokens"] == 3
         assert httpx.get(url + "/metrics").status_code == 401
-        with contextlib.ExitStack() as stack:
-            for _ in range(2):
-                stack.enter_context(socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])))).sendall(
-                    b"GET"
-                )
-            refused = httpx.get(url + "/health", headers=headers)
-            assert refused.status_code == 503 and "2 open connections" in refused.json()["error"]["message"]
-        assert "Every route but /health and /ready requires the key" in log
-        process.send_signal(signal.SIGTERM)
-        started = time.monotonic()
-        log += process.stderr.read()
-        process.wait(20)
-        assert time.monotonic() - started < 20 and "Traceback" not in log, log
-        assert process.returncode == 0
+        refused = None
+        while (
+            refused is None or refused.status != 503
+        ):  # half a head for a second, and a new connection takes its place
+            with raw_http.connect(url) as one, raw_http.connect(url) as other:
+                one.sendall(b"GET")
+                other.sendall(b"GET")
+                refused = raw_http.ask(url, server.request("GET", "/health"))
+        assert "2 open connections" in refused.error["message"]
+        assert "Every route but /health and /ready requires the key" in server.log()
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(20) == 0 and "Traceback" not in server.log(), server.log()

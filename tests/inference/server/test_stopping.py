@@ -14,7 +14,7 @@ from deepseek_v32.inference.server.api.open_requests import OpenRequests
 from deepseek_v32.inference.server.app import create_app
 from deepseek_v32.inference.server.service.service import Service
 from deepseek_v32.inference.text.tokenizer import Tokenizer
-from support.raw_http import connect
+from support.raw_http import connect, post
 from support.server import MODEL, Running, serving, stand_in_llm
 
 BODY = {"prompt": "The", "max_tokens": 900, "ignore_eos": True}
@@ -142,9 +142,7 @@ def test_a_server_whose_task_is_cancelled_while_it_stops_ends():
         while not server.started:
             await asyncio.sleep(0.01)
         _, writer = await asyncio.open_connection(*server.servers[0].sockets[0].getsockname())
-        body = json.dumps({**BODY, "model": MODEL}).encode()
-        head = "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: "
-        writer.write(f"{head}{len(body)}\r\n\r\n".encode() + body)
+        writer.write(post("/v1/completions", {**BODY, "model": MODEL}))
         while not service.stats().open:
             await asyncio.sleep(0.005)
         server.should_exit = True
@@ -178,12 +176,8 @@ def test_a_text_that_is_being_encoded_ends_as_declared(caplog, monkeypatch):
 
 def test_clients_that_do_not_read_do_not_keep_the_server(caplog, monkeypatch):
     monkeypatch.setattr(http_server, "LAST_SECONDS", 0.5)
-    body = json.dumps({**BODY, "stream": True, "logprobs": 20, "n": 16}).encode()
     with serving(Service(stand_in_llm()), drain=0) as server, connect(server.url) as deaf:
-        deaf.sendall(
-            b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-            b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
-        )
+        deaf.sendall(post("/v1/completions", {**BODY, "stream": True, "logprobs": 20, "n": 16}))
         while not server.service.stats().engine.generated_tokens > 1000:
             time.sleep(0.01)
         began = time.monotonic()
