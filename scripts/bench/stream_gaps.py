@@ -87,7 +87,7 @@ async def measure(llm: LLM, streams: int, long: int, step_times: StepTimes | Non
         start = time.monotonic()
         # An answer of some tokens, so that the prompt is read as one whose answer may have drafts.
         answer = await submit(service, prompt, SamplingParams(max_tokens=16, ignore_eos=True))
-        await anext(answer)
+        await answer.take()
         end = time.monotonic()
         await asyncio.sleep(0.1)  # until the gaps that are open have ended
         answer.close()
