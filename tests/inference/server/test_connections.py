@@ -69,7 +69,9 @@ def test_a_connection_without_a_request_is_closed(impatient, before):
 def test_a_second_head_has_the_same_time(impatient):
     with connect(impatient.url) as connection:
         connection.sendall(WHOLE)
-        assert Response(connection.recv(2**16)).status == 200
+        received = b""
+        while not Response(received).is_whole(of_head=False):  # head and body may come one after the other
+            received += connection.recv(2**16)
         connection.sendall(HALF)
         assert Response(read_all(connection)).status == 408
 
