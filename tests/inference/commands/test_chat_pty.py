@@ -8,7 +8,7 @@ import pytest
 from support.job import ENVIRONMENT
 from support.terminal import Terminal
 
-# An answer takes ten steps, also four at a time. After "Hey" in the second answer, the model waits for Ctrl-C.
+# An answer takes ten steps, also four at a time. After "Hey" in the second answer, it waits for Ctrl-C, unless that has come.
 PROGRAM = """
 import itertools, time
 from deepseek_v32.inference.commands import loading
@@ -16,7 +16,7 @@ from support.chain_model import make_llm
 
 def wait():
     is_fourteenth = next(steps) == 13
-    while is_fourteenth and not llm.engine._aborted:
+    while is_fourteenth and not (llm.engine._aborted or llm.engine.stats().finished.get("abort")):
         time.sleep(0.01)
 
 llm, steps = make_llm(("</think>", "Hey 🙂, two"), max_sequences=4), itertools.count()
