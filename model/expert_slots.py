@@ -182,7 +182,8 @@ class ExpertSlots:
         """layers: the numbers of the layers with experts, in the order of a step. experts: of one layer."""
         self._shapes, self._reader, self.layers, self._experts, self.device = shapes, reader, layers, experts, device
         self._parts: dict[str, _Slots] = {}
-        self._wanted: deque[tuple[str, Key]] = deque()  # parts to request, in the order in which they are needed
+        # What to request, layer by layer: the experts of each part, in the order in which they are needed.
+        self._wanted: list[dict[str, deque[Key]]] = []
         self._lasting = True  # of the present step
         self._measuring = False
         self.count = 0  # of slots
@@ -223,10 +224,9 @@ class ExpertSlots:
         self._lasting = tokens <= LASTING_TOKENS
         if self._lasting or self._measuring:
             return
-        self._wanted.clear()
-        self._want_layer(0)
-        for slots in self._parts.values():
-            slots.find([key for _, key in self._wanted], lasting=False)
+        self._wanted = [self._all_of_layer(0)]
+        for part, slots in self._parts.items():
+            slots.find(list(self._wanted[0][part]), lasting=False)
         self._advance()
 
     def request(self, layer: int, offsets: torch.Tensor, tokens: int) -> Parts:
@@ -241,9 +241,9 @@ class ExpertSlots:
         self._lasting = tokens <= LASTING_TOKENS
         found = {part: slots.find(keys, self._lasting) for part, slots in self._parts.items()}
         self.used += len(keys)
-        self._wanted = deque((part, key) for part in self._parts for key in keys if key not in found[part])
+        self._wanted = [{part: deque(key for key in keys if key not in found[part]) for part in self._parts}]
         if not self._lasting:
-            self._want_layer(self.layers.index(layer) + 1)
+            self._wanted.append(self._all_of_layer(self.layers.index(layer) + 1))
         self._advance()
         return lambda part: self._launches(self._parts[part], keys, found[part], len(bounds) - 1)
 
@@ -251,10 +251,12 @@ class ExpertSlots:
         """Yield the step's experts: first those that have been read, then groups of the others, in the order of their requests."""
         if not keys:
             yield slots.any_weights(slots.table({}, experts))
-        ready = {key for key in found if slots.is_read(key)}
-        if ready:
-            yield from slots.use(ready, experts)
-        left = deque(sorted((key for key in keys if key not in ready), key=lambda key: key not in found))
+        ready = [key for key in keys if key in found and slots.is_read(key)]
+        most = max(GROUP, self.count // 8)  # of a launch: the slots of the first ones can soon be filled again
+        for first in range(0, len(ready), most):
+            yield from slots.use(ready[first : first + most], experts)
+            self._advance()
+        left = deque(sorted(set(keys).difference(ready), key=lambda key: (key not in found, key)))
         while left:
             self._advance()
             group = [left.popleft()]
@@ -263,15 +265,16 @@ class ExpertSlots:
             yield from slots.use(group, experts)
 
     def _advance(self) -> None:
-        """Request the parts that are wanted, in order, as far as there are slots."""
-        while self._wanted:
-            part, key = self._wanted[0]
-            slots = self._parts[part]
-            if key not in slots.held and not slots.request(key, self._lasting):
-                break
-            self._wanted.popleft()
+        """Request what is wanted, as far as there are slots; of the next layer, once all of this one has been requested."""
+        for wanted in self._wanted:
+            for part, keys in wanted.items():
+                slots = self._parts[part]
+                while keys and (keys[0] in slots.held or slots.request(keys[0], self._lasting)):
+                    keys.popleft()
+            if any(wanted.values()):
+                return
 
-    def _want_layer(self, index: int) -> None:
-        """Want all experts of a layer, of which a step with many tokens needs nearly all, if there is such a layer."""
+    def _all_of_layer(self, index: int) -> dict[str, deque[Key]]:
+        """All experts of a layer, of which a step with many tokens needs nearly all; none if there is no such layer."""
         keys = [(layer, expert) for layer in self.layers[index : index + 1] for expert in range(self._experts)]
-        self._wanted.extend((part, key) for part in self._parts for key in keys)
+        return {part: deque(keys) for part in self._parts}

@@ -215,13 +215,13 @@ def rates(slots: ExpertSlots, config: ModelConfig, directory: Path, cold: bool) 
         return slots.most * slots.slot_bytes / (time.perf_counter() - begin)
 
     file = directory / SINGLE
+    rate()  # the first reads, which check, are made in Python
     if cold:
         for name, direct in (("cold_rate", False), ("direct_rate", True)):
             handle = os.open(file, os.O_RDONLY | (os.O_DIRECT if direct else 0))
             os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
             found[name] = direct_rate(handle, slots.most * slots.slot_bytes) if direct else rate()
             os.close(handle)
-    rate()
     found["warm_rate"] = max(rate() for _ in range(3))
     slots.allocate(count)
     return found

@@ -146,12 +146,13 @@ def test_a_long_prompt_reads_in_the_order_of_use_while_it_multiplies():
     """In too few slots for a layer, one half is read while the other is used, and nothing of the next layer comes first."""
     slots, reader = make(8)
     parts = slots.request(1, offsets(set(range(EXPERTS))), 1000)
+    assert reader.requests == [(part, (1, expert)) for part in ("gate_up_proj", "down_proj") for expert in range(8)]
     for part in ("gate_up_proj", "down_proj"):
         for number, (_, _, table) in enumerate(parts(part)):
             assert table is not None and int((table >= 0).sum()) == 4
             asked = [key for name, key in reader.requests if name == part and key[0] == 1]
             assert len(asked) == min(4 * number + 8, EXPERTS)
-    assert [key[0] for _, key in reader.requests] == [1] * 2 * EXPERTS + [2] * 8
+    assert [key[0] for _, key in reader.requests] == [1] * 2 * EXPERTS + [2] * (8 + 4)
 
 
 @pytest.mark.parametrize("count", [1, 4, 48])
