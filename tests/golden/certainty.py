@@ -12,7 +12,7 @@ from deepseek_v32.inference.completion import Completion
 from .right_engines import FP8_INDEXER, VARIANTS
 from .servers import SIZES
 
-MARGIN = 1.0  # nats between the likeliest token and the next one, in exact precision
+MARGIN = 3.0  # nats between the likeliest token and the next one, in exact precision
 STEADY = 2.0  # of all engines' margins, in units of what rounding changes them by: it may change more in other engines
 LONGEST = 12  # tokens of an answer that are asked for
 
