@@ -23,7 +23,7 @@ help:
 	@echo "make demo     a small model answers from a long chat, then talks to you"
 	@echo "make chat     the same model in the browser, with the inspector"
 	@echo "make quick    ruff and a share of every folder's tests, while you work"
-	@echo "make test     ruff, mypy and every test that this machine can run"
+	@echo "make test     ruff, mypy and every test that this machine can run, except slow ones"
 	@echo "make lint     only ruff and mypy"
 	@echo "make format   let ruff rewrite what it can"
 	@echo "make clean    remove everything made here, .venv included"
