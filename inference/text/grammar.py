@@ -315,9 +315,14 @@ def _compiled(words: "LLTokenizer", kind: str, text: str) -> "LLMatcher":
     matcher = LLMatcher(words, definition, log_level=0)
     if matcher.is_error():
         raise _cannot_be_compiled(kind, matcher.get_error())
-    matcher.compute_bitmask()
+    first = np.frombuffer(matcher.compute_bitmask(), dtype=np.uint8)
     if matcher.is_error():
         raise _cannot_be_compiled(kind, "no text has this form")
+    further = matcher.deep_copy()  # what is too large for llguidance shows after the first token
+    further.consume_token(int(np.unpackbits(first, bitorder="little").argmax()))
+    further.compute_bitmask()
+    if further.is_error():
+        raise _cannot_be_compiled(kind, further.get_error())
     if kind == "grammar" and has_dead_end(definition, lambda each: LLMatcher(words, each, log_level=0)):
         raise _cannot_be_compiled(kind, "a rule has no text that ends")
     return matcher

@@ -179,6 +179,7 @@ MALFORMED = {
     "grammar": ({"guided_grammar": "start: b"}, "cannot be compiled"),
     "grammar without a text": ({"guided_grammar": 'start: a\na: a "x"'}, "guided_grammar cannot be compiled"),
     "grammar with a dead end": ({"guided_grammar": 'start: "a" b\nb: "x" b'}, "guided_grammar cannot be compiled"),
+    "regex too large": ({"guided_regex": "(a{1000}){1000}"}, "guided_regex cannot be compiled: lexer error: too many"),
     "regex without a text": ({"guided_regex": "a[^\\s\\S]"}, "guided_regex cannot be compiled"),
     "response_format": ({"response_format": BAD_SCHEMA}, "response_format cannot be compiled"),
     "min_tokens": ({"min_tokens": 9, "max_tokens": 3}, "min_tokens is 9"),
