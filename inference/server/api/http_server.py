@@ -60,6 +60,7 @@ class Server(uvicorn.Server):
                 await asyncio.wait([whole], timeout=LOOK_SECONDS)
             if self.force_exit:
                 self._requests.end()
+                await asyncio.sleep(LOOK_SECONDS)  # in which the open requests' errors are sent
                 self._abort_connections()
                 # Else uvicorn would log the end of the application as a fault. A step that never ends is not waited for.
                 with contextlib.suppress(asyncio.TimeoutError):

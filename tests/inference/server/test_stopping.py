@@ -99,8 +99,11 @@ def test_requests_end_in_time_even_if_a_step_does_not(caplog):
 
 
 @pytest.mark.parametrize("client", ["waits", "has left"])
-def test_a_second_ctrl_c_does_not_wait_for_a_step(client, monkeypatch):
-    """The interpreter does not wait for asyncio's threads either. Without clients the first Ctrl-C ends the application."""
+def test_a_second_ctrl_c_does_not_wait_for_a_step(client, monkeypatch, caplog):
+    """Open requests end as declared. The interpreter does not wait for asyncio's threads either.
+
+    Without clients the first Ctrl-C ends the application.
+    """
     llm = stand_in_llm()
     gate, begun = threading.Event(), threading.Event()
     llm.model.before_step = lambda: (begun.set(), gate.wait(30))
@@ -113,7 +116,8 @@ def test_a_second_ctrl_c_does_not_wait_for_a_step(client, monkeypatch):
     while not server.started:
         time.sleep(0.01)
     url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    threads, _ = open_requests(Running(url, service, llm.model), ["stream"] if client == "waits" else [], 0)
+    kinds = ["stream", "whole"] if client == "waits" else []
+    threads, answers = open_requests(Running(url, service, llm.model), kinds, len(kinds))
     stream = None if client == "waits" else service.stream([5, 6, 7], SamplingParams(max_tokens=9))
     try:
         assert begun.wait(10)
@@ -126,6 +130,8 @@ def test_a_second_ctrl_c_does_not_wait_for_a_step(client, monkeypatch):
         gate.set()
         for each in (thread, *threads):
             each.join(20)
+    caplog.clear()  # the application's end, which a step held up
+    check_ends(answers, caplog)
 
 
 def test_a_server_whose_task_is_cancelled_while_it_stops_ends():
