@@ -135,7 +135,7 @@ def by_type(noun: str, names: Mapping[str, str], default: str | None = None) -> 
     return Discriminator(name, custom_error_type=noun, custom_error_message=message)
 
 
-class StreamOptions(Strict):
+class StreamOptions(Whole):
     include_usage: bool | None = Field(None, description="end with a chunk that has the numbers of tokens")
     continuous_usage_stats: bool | None = Field(
         None, description="every chunk has the numbers so far, unless include_usage is false"
@@ -152,7 +152,7 @@ class StructuredOutputs(Whole):
     grammar: Text | None = Field(None, description="in Lark's or GBNF's notation")
 
 
-class JsonSchema(Strict):
+class JsonSchema(Whole):
     name: Text | None = None
     description: Text | None = None
     schema_: JsonObject | None = Field(None, alias="schema")

@@ -105,6 +105,7 @@ def test_events_of_the_page_whose_values_do_not_fit_are_one_line_in_the_log(capf
         (CHAT, {"logit_bias": {"5": 200}}, "logit_bias", "between -100 and 100"),
         (CHAT, {"temprature": 1}, "temprature", "not known"),
         (TEXT, {"structured_outputs": {"jsno": {}}}, "structured_outputs.jsno", "not known"),
+        (TEXT, {"stream": True, "stream_options": {"usage": True}}, "stream_options.usage", "not known"),
         (CHAT, {"chat_template_kwargs": {"think": True}}, "chat_template_kwargs.think", "not known"),
         (CHAT, {"thinking": {"type": "maybe"}}, "thinking.type", "enabled"),
         (CHAT, {"reasoning_effort": "huge"}, "reasoning_effort", "none"),

@@ -150,7 +150,7 @@ class Reasoning(Whole):
     )
 
 
-class StreamOptions(Strict):
+class StreamOptions(Whole):
     include_obfuscation: bool | None = Field(None, description="ignored: no event has it")
 
 
