@@ -85,6 +85,14 @@ def serve(
         raise ValueError(f"--api-key has {len(api_key)} characters; expected 8 or more, all of them printable ASCII")
     if not is_loopback(host) and api_key is None:
         raise ValueError(f"--host is {host}, which other machines can reach; expected --api-key with it")
+    for flag, values, is_right, expected in (
+        ("--served-model-name", served_model_name, bool, "a name"),
+        ("--allowed-host", allowed_host, lambda text: text and "/" not in text, "a host's name, without https://"),
+        ("--allowed-origins", allowed_origins, lambda text: text == "*" or "://" in text, "https://example.org, or *"),
+    ):
+        for value in values or ():
+            if not is_right(value):
+                raise ValueError(f"{flag} is {value!r}; expected {expected}")
     check_port(host, port)
     chat = chat and find_spec("gradio") is not None
     # HTTP needs a core of a CPU while answers are decoded.
