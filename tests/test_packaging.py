@@ -99,7 +99,7 @@ def test_users_code_passes_strict_type_checks_outside_the_repository(tmp_path):
 
 def test_the_command_is_declared_where_it_stands():
     module, function = PROJECT["project"]["scripts"]["deepseek-v32"].split(":")
-    path = ROOT / Path(*module.split(".")[1:]).with_suffix(".py")
+    path = ROOT / Path(*module.split(".")[1:]) / "__init__.py"
     defined = {node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)}
     assert function in defined
 

@@ -42,6 +42,21 @@ def execute_forked(*arguments):
     return done.code, done.out, done.err
 
 
+def test_ctrl_c_while_modules_are_imported_is_silent():
+    """The finder of modules stands for a signal that comes then."""
+    program = """
+import sys
+from deepseek_v32.inference import commands
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == "numpy":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Finder())
+commands.main()
+"""
+    assert execute(sys.executable, "-c", program) == (130, "", "")
+
+
 def test_deepseeks_own_flags(checkpoint, tmp_path):
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("one\n\ntwo\n")
