@@ -148,12 +148,14 @@ def test_a_prompt_that_cannot_be_asked_fails_alone(run, tmp_path):
         tmp_path / "in.jsonl",
         {"id": "long", "prompt": "abc " * 600},
         {"id": "bad", "messages": [{"role": "assistant", "content": "x"}]},
+        {"id": "half", "prompt": "\ud800"},
         {"id": "good", "prompt": "1+1?"},
     )
     code, out, err = run("generate", "--input-file", source)
     answers = {answer["id"]: answer for answer in map(json.loads, out.splitlines())}
-    assert code == 1 and "2 failed" in err
+    assert code == 1 and "3 failed" in err
     assert answers["good"]["text"] == ANSWER
+    assert answers["half"]["error"] == f"{source}, line 3: text holds half of a surrogate pair; expected Unicode text"
     assert "line 1" in answers["long"]["error"] and "line 2" in answers["bad"]["error"]
 
 
