@@ -321,7 +321,7 @@ def test_a_file_of_texts_gives_a_folder_for_each(checkpoint: Callable[[str], Pat
 
     assert "id is '../a'; expected a folder's name" in error_of('{"id": "../a", "tokens": [1]}')
     assert "line 2: id is '1'; expected" in error_of('{"tokens": [1]}', '{"id": "1", "tokens": [1]}')
-    assert "line 1: prompt is empty" in error_of('{"tokens": []}')
+    assert "line 1: tokens is empty" in error_of('{"tokens": []}')
     assert "key is 'temperature'" in error_of('{"tokens": [1], "temperature": 0}')
     file.write_text(f'{{"id": "first", "tokens": {text(70)}}}\n{{"tokens": [4, 5]}}\n')
     result = CliRunner().invoke(app, [*options, "--layers", "1"])
