@@ -8,6 +8,7 @@ import torch
 
 from ..kernels.errors import ArgumentError
 from .params import SamplingParams
+from .text.errors import check_text
 
 
 class TextPrompt(TypedDict):
@@ -73,7 +74,10 @@ def prompt_content(name: str, prompt: Any) -> str | Sequence[int]:
         name = f"{name}[{key!r}]"
         if isinstance(content, str) != (key == "prompt"):
             raise ArgumentError(name, f"{content!r:.100}", "a text" if key == "prompt" else "token ids")
-    if isinstance(content, str) or _is_list(content):
+    if isinstance(content, str):
+        check_text(name, content)
+        return content
+    if _is_list(content):
         return content
     raise ArgumentError(name, f"{content!r:.100}", _A_PROMPT)
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import torch
 
+from ..model.checkpoint.files import writing
 from ..model.errors import short_repr
 
 # values: compared as numbers. choice: sets of ids, in ascending order, then -1. bytes: records as the cache holds them.
@@ -153,6 +154,7 @@ class Trace:
 
     def save(self, directory: str | Path) -> None:
         """Write the trace into a new or empty directory, or over an older trace. ValueError for any other directory."""
+        from safetensors import SafetensorError
         from safetensors.torch import save_file
 
         directory = Path(directory)
@@ -171,6 +173,8 @@ class Trace:
             try:
                 save_file(tensors, draft)
                 draft.replace(directory / file)
+            except SafetensorError as error:  # a full disk, among others
+                raise OSError(None, str(error), str(directory / file)) from error
             finally:
                 draft.unlink(missing_ok=True)
         described = {
@@ -178,7 +182,8 @@ class Trace:
             for name, tensor in self.stages.items()
         }
         text = json.dumps({"format": VERSION, **self.manifest, "stages": described}, indent=1) + "\n"
-        (directory / MANIFEST).write_text(text, encoding="utf-8")  # the last, so that half a trace has none
+        with writing(directory / MANIFEST):
+            (directory / MANIFEST).write_text(text, encoding="utf-8")  # the last, so that half a trace has none
         for file in files:  # the library makes them readable by their owner only
             (directory / file).chmod((directory / MANIFEST).stat().st_mode)
 

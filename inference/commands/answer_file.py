@@ -113,7 +113,7 @@ def _answers(
                 try:
                     request = llm.requests.make_one(*encoder.encode(llm, prompt), False, None)
                 except ValueError as error:
-                    yield index, {"id": prompt.id, "finish_reason": "error", "error": f"{prompt.place}: {error}"}
+                    yield index, {"id": prompt.id, "finish_reason": "error", "error": prompt.refusal(error)}
                     continue
                 driver.queue([request])
                 running[request.id] = index

@@ -141,6 +141,8 @@ async def answer_all(
         async with asyncio.TaskGroup() as group:
             for request in requests:
                 group.create_task(answer_one(request))
+    except ExceptionGroup as failures:  # of writing: a full disk, or a pipe whose reader has left
+        raise failures.exceptions[0] from None
     finally:
         reporting.cancel()
     progress(done)

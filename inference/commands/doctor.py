@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .options import BackendOption, DeviceOption, PrecisionOption, TensorParallelOption, option
+from .options import BackendOption, DeviceOption, PrecisionOption, TensorParallelOption, option, with_options
 from .terminal import visible, wrapped
 
 PACKAGES = (
@@ -27,6 +27,7 @@ PACKAGES = (
 )
 
 
+@with_options
 def doctor(
     model: Annotated[
         Path | None, option("Checkpoint directory to check: its headers and settings, not its weights.")
@@ -47,13 +48,15 @@ def doctor(
     """
     import torch  # which --help does not wait for
 
+    from ..distributed.launch import check_size
     from ..offload_speed import estimate_offload
     from . import checkpoint_check
 
+    ranks = 1 if tensor_parallel_size is None else tensor_parallel_size
+    check_size(ranks)
     report = examine(device, backend)
     lines, fails = show(report), False
     if model is not None:
-        ranks = tensor_parallel_size or 1
         found = checkpoint_check.check_checkpoint(model, ranks)
         parts = [asdict(each) for each in found.parts]
         lines += ["", *checkpoint_check.checkpoint_lines(model, found)]

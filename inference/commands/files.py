@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ...model.checkpoint.files import writing
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -105,8 +107,9 @@ class JsonlLog:
         """Add a line, in one write unless the system takes only a part of it. OSError if the disk is full."""
         line = json.dumps(record, ensure_ascii=self._ensure_ascii) + "\n"
         rest = memoryview(line.encode("utf-8", "replace"))
-        while rest:  # after a short write, the next one says what is wrong
-            rest = rest[os.write(self._file, rest) :]
+        with writing(self._path):
+            while rest:  # after a short write, the next one says what is wrong
+                rest = rest[os.write(self._file, rest) :]
         if (key := self._key_if_done(record)) is not None:
             self.done.add(key)
 
@@ -136,7 +139,7 @@ class JsonlLog:
         new = _open(draft, os.O_TRUNC)
         try:
             lock(new, draft)
-            with open(new, "wb", closefd=False) as writer:
+            with writing(self._path), open(new, "wb", closefd=False) as writer:
                 writer.write(content)
             draft.replace(self._path)
         except BaseException:

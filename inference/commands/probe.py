@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ...model.checkpoint.files import writing
 from .files import check_place
 from .options import option
 
@@ -53,7 +54,8 @@ def probe(
     if sys.stderr.isatty():
         print(file=sys.stderr)
     if save is not None:
-        save.write_text(observation_json(seen) + "\n", encoding="utf-8")
+        with writing(save):
+            save.write_text(observation_json(seen) + "\n", encoding="utf-8")
     verdict = judge(golden, seen)
     seconds = round(time.monotonic() - began, 1)
     if as_json:

@@ -6,8 +6,10 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...kernels.errors import ArgumentError
 from ...model.checkpoint.files import parse_object
 from ..params import SamplingParams
+from ..text.errors import describe_error
 from ..text.grammar import StructuredOutputsParams
 from .files import read_lines, read_utf8
 
@@ -32,6 +34,15 @@ class Prompt:
     tools: list[Any] | None = None
     sampling: dict[str, Any] | None = None  # fields of SamplingParams that replace the command line's
     answer: str | list[Any] | None = None  # to be scored: a text or token ids
+    key: str = "prompt"  # that the content has in the file
+
+    def refusal(self, error: BaseException) -> str:
+        """Describe an error of this prompt, in one line with its place and its key."""
+        if (
+            isinstance(error, ArgumentError) and error.name == "prompt" and error.verb != "has"
+        ):  # "has": the answer counts too
+            error = error.renamed(self.key)
+        return f"{self.place}: {describe_error(error)}"
 
 
 def read_prompts(path: Path, more: Sequence[str] = SAMPLING) -> list[Prompt]:
@@ -104,7 +115,7 @@ def parse_prompt(line: str, number: int, place: str, more: Sequence[str] = SAMPL
         SamplingParams(**sampling)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{place}: {error}") from None
-    return Prompt(own, place, content, source, thinking, values.get("tools"), sampling, answer)
+    return Prompt(own, place, content, source, thinking, values.get("tools"), sampling, answer, name)
 
 
 def plain_tokens(llm: "LLM", prompt: Prompt) -> Sequence[int]:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...model.checkpoint.files import parse_object
-from ..text.errors import describe_error
 from .files import JsonlLog, read_lines
 from .options import TerminalOptions, option, with_options
 from .prompts import Prompt, check_id, parse_prompt, plain_tokens
@@ -136,7 +135,7 @@ def score_all(llm: "LLM", lines: Sequence[Prompt], write: Callable[[dict[str, An
                 text = Text(engine.requests.from_tokens(tokens, min_new_tokens=0), len(tokens) - 1, first)
             except ValueError as error:
                 failed, done = failed + 1, done + 1
-                write({"id": line.id, "error": f"{line.place}: {describe_error(error)}"})
+                write({"id": line.id, "error": line.refusal(error)})
                 continue
             of[text] = line
             yield text
@@ -148,7 +147,7 @@ def score_all(llm: "LLM", lines: Sequence[Prompt], write: Callable[[dict[str, An
                 write({"id": line.id, **record(text)})
             else:
                 failed += 1
-                write({"id": line.id, "error": f"{line.place}: {describe_error(text.error)}"})
+                write({"id": line.id, "error": line.refusal(text.error)})
             done, computed = done + 1, computed + text.count
             show(done, computed, 0)
     seconds = time.perf_counter() - start

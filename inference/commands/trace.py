@@ -61,7 +61,7 @@ def trace(
         try:
             ids.append(llm.requests.from_tokens(plain_tokens(llm, text), min_new_tokens=0).prompt)
         except ValueError as error:
-            raise ValueError(f"{text.place}: {error}") from None
+            raise ValueError(text.refusal(error)) from None
     directory = options.model or DEMO
     manifest = find_manifest(directory)
     name = {"directory": directory.name, "manifest": None if manifest is None else hash_file(manifest.path)}

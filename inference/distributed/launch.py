@@ -50,10 +50,15 @@ def this_job() -> Leader | Follower | None:
     return Follower(store, place, connect_to_rank_0(store, rank))
 
 
-def start_ranks(size: int) -> Leader | None:
-    """Start the other ranks of a job as children of this process. None for a size of 1. ValueError for another that cannot be."""
+def check_size(size: int) -> None:
+    """Raise ArgumentError for a number of ranks that no model can be shared by."""
     if type(size) is not int or size not in SIZES:
         raise ArgumentError("tensor_parallel_size", f"{size!r}", "1, 2, 4 or 8")
+
+
+def start_ranks(size: int) -> Leader | None:
+    """Start the other ranks of a job as children of this process. None for a size of 1. ValueError for another that cannot be."""
+    check_size(size)
     if (given := world_size()) > 1:
         raise ArgumentError("tensor_parallel_size", size, f"none under torchrun, which has started {given} ranks")
     if size == 1:

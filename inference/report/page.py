@@ -4,6 +4,7 @@ import json
 from html import escape
 from pathlib import Path
 
+from ...model.checkpoint.files import writing
 from ..recording import Recording
 
 STATIC = Path(__file__).resolve().parent / "static"
@@ -67,4 +68,5 @@ def write_report(path: Path, recording: Recording) -> None:
         text = html_page(recording)
     else:
         raise ValueError(f"{path} is the report's name; expected one that ends in .json or .html")
-    path.write_text(text, encoding="utf-8")
+    with writing(path):
+        path.write_text(text, encoding="utf-8")

@@ -1,5 +1,7 @@
 """Errors that the user can correct, each in one line."""
 
+from ...kernels.errors import ArgumentError
+
 _LONGEST = 500  # characters of an unexpected error's text: PyTorch's may go on for paragraphs
 
 
@@ -22,6 +24,14 @@ class TooManyTokens(ValueError):
     def __init__(self, count: int, at_most: int) -> None:
         super().__init__(f"text has {count} tokens; expected at most {at_most}")
         self.count = count
+
+
+def check_text(name: str, text: str) -> None:
+    """Raise ArgumentError for a text that UTF-8 cannot write, from broken JSON or a terminal: tokenizers raise TypeError for it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ArgumentError(name, "half of a surrogate pair", "Unicode text", "holds") from None
 
 
 def describe_error(error: BaseException) -> str:

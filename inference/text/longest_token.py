@@ -51,15 +51,10 @@ def utf8_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-def without_surrogates(text: str) -> str:
-    """Replace lone surrogates, which come from broken JSON or terminals, and for which tokenizers raises TypeError."""
-    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace") if not text.isascii() else text
-
-
 def _byte_counts(text: str) -> np.ndarray:
     """Count each byte of a text, int64 [256], as it is encoded. Other threads run meanwhile."""
     counts = np.zeros(256, dtype=np.int64)
-    written = np.frombuffer(without_surrogates(text).encode(), dtype=np.uint8)
+    written = np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)
     for start in range(0, len(written), _COUNTED):
         counts += np.bincount(written[start : start + _COUNTED], minlength=256)
     return counts

@@ -12,8 +12,8 @@ from typing import Any
 
 import tokenizers
 
-from .errors import TokenizerError, TooManyTokens
-from .longest_token import TokenBound, without_surrogates
+from .errors import TokenizerError, TooManyTokens, check_text
+from .longest_token import TokenBound
 from .settings import build_definition, end_ids, read_chat_template, read_settings, token_text, vocabulary_size
 from .token_bytes import TokenBytes
 
@@ -118,14 +118,15 @@ class Tokenizer:
         """Encode ``text`` without a bos token. Other threads run meanwhile.
 
         With ``parse_special``, text that spells a control token becomes that token. That is for prompts written by hand,
-        never for what users send. Raises TooManyTokens for more than ``at_most``.
+        never for what users send. Raises TooManyTokens for more than ``at_most``, ArgumentError for half of a surrogate pair.
         """
+        check_text("text", text)
         encoding: tokenizers.Encoding | None = None
         try:
             # A batch of one text: `Tokenizer.encode` would hold the interpreter's lock. "fast" leaves out offsets, which takes
             # 40 % of the time and half of the memory.
             [encoding] = (self._full if parse_special else self.plain).encode_batch_fast(
-                [without_surrogates(text)], add_special_tokens=False
+                [text], add_special_tokens=False
             )
             if at_most is not None and len(encoding) > at_most:
                 raise TooManyTokens(len(encoding), at_most)

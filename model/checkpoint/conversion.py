@@ -4,7 +4,6 @@ A rank's file is written as *.partial and renamed when it is complete, so an int
 file. The bytes written depend only on the checkpoint.
 """
 
-import errno
 import json
 import os
 import shutil
@@ -21,7 +20,7 @@ from ..errors import CheckpointError
 from ..parallel.plan import Plan, ShardSlice
 from ..weight_map import scale_parameter
 from .config_json import read_config
-from .files import sync, write_json
+from .files import sync, write_json, writing
 from .load import read_ahead
 from .locate import (
     STATE,
@@ -165,7 +164,8 @@ def _copy_others(source: Path, target: Path) -> dict[str, str]:
     others = {}
     for path in sorted({path for pattern in _COPIED for path in source.glob(pattern)}):
         if path.name not in (INDEX, PLAIN, CONVERTED, STATE):
-            shutil.copyfile(path, target / path.name)
+            with writing(target / path.name):
+                shutil.copyfile(path, target / path.name)
             others[path.name] = hash_file(target / path.name)
     return others
 
@@ -218,20 +218,15 @@ def _write_rank_file(
 
     hashes: the source's hashes to verify. advance: called with the bytes that have been written.
     """
-    try:
-        with path.open("wb") as file:
-            written = file.write(_header(writers))
-            advance(written)
-            for _ in read_ahead((chunk for writer in writers for chunk in writer.work(file)), hashes):
-                advance(file.tell() - written)
-                written = file.tell()
-            file.flush()
-            os.fsync(file.fileno())
-            return {"size": file.tell(), "tensors": {writer.name: " ".join(writer.pieces) for writer in writers}}
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise
-        raise OSError(error.errno, error.strerror, str(path)) from error  # Python does not say which file it was
+    with writing(path), path.open("wb") as file:
+        written = file.write(_header(writers))
+        advance(written)
+        for _ in read_ahead((chunk for writer in writers for chunk in writer.work(file)), hashes):
+            advance(file.tell() - written)
+            written = file.tell()
+        file.flush()
+        os.fsync(file.fileno())
+        return {"size": file.tell(), "tensors": {writer.name: " ".join(writer.pieces) for writer in writers}}
 
 
 def _writers(fused: FusedParameter, parts: list[TensorSource]) -> Iterator["_TensorWriter"]:

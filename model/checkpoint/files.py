@@ -1,8 +1,11 @@
 """Small files of a checkpoint: strict JSON from untrusted directories, atomic writes, and why a path is no checkpoint."""
 
+import errno
 import json
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +55,21 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Make the OSError of a full disk name the file that the block writes: Python's names none, or the file that is copied."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None and error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file atomically: it is complete or absent, even after a power cut."""
     partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as file:
+    with writing(path), partial.open("w", encoding="utf-8") as file:
         json.dump(value, file, indent=1, ensure_ascii=False)
         file.write("\n")
         file.flush()

@@ -1,15 +1,17 @@
 """Traces: what they hold equals transformers' at every stage, and their files are read back, or refused in one line."""
 
+import errno
 import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from unittest.mock import patch
 
 import pytest
 import safetensors.torch
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from trace_transformers import load as load_theirs
 from trace_transformers import trace as trace_theirs
@@ -311,6 +313,25 @@ def test_several_texts_together(
                 assert close or torch.equal(one, other), name
 
 
+def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = Trace({"tokens": torch.arange(3)})
+
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    def fail_text(*arguments: Any, **options: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_text", fail_text)
+    with pytest.raises(OSError) as caught:
+        trace.save(tmp_path / "t")
+    assert caught.value.filename == str(tmp_path / "t" / "manifest.json")
+    monkeypatch.setattr("safetensors.torch.serialize_file", fail)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        trace.save(tmp_path / "u")
+    assert caught.value.filename == str(tmp_path / "u" / "trace.safetensors")
+
+
 def test_a_file_of_texts_gives_a_folder_for_each(checkpoint: Callable[[str], Path], tmp_path: Path) -> None:
     file, out = tmp_path / "texts.jsonl", tmp_path / "traces"
     options = ["trace", "--model", str(checkpoint("exact")), "--input-file", str(file), "--out", str(out)]
@@ -321,7 +342,7 @@ def test_a_file_of_texts_gives_a_folder_for_each(checkpoint: Callable[[str], Pat
 
     assert "id is '../a'; expected a folder's name" in error_of('{"id": "../a", "tokens": [1]}')
     assert "line 2: id is '1'; expected" in error_of('{"tokens": [1]}', '{"id": "1", "tokens": [1]}')
-    assert "line 1: prompt is empty" in error_of('{"tokens": []}')
+    assert "line 1: tokens is empty" in error_of('{"tokens": []}')
     assert "key is 'temperature'" in error_of('{"tokens": [1], "temperature": 0}')
     file.write_text(f'{{"id": "first", "tokens": {text(70)}}}\n{{"tokens": [4, 5]}}\n')
     result = CliRunner().invoke(app, [*options, "--layers", "1"])

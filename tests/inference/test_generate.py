@@ -1,5 +1,6 @@
 """The generate, bench and doctor commands, with a model that always gives the same answer."""
 
+import errno
 import itertools
 import json
 import logging
@@ -13,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from deepseek_v32.inference import SamplingParams
-from deepseek_v32.inference.commands import cli, loading
+from deepseek_v32.inference.commands import cli, files, loading
 from deepseek_v32.inference.commands.answer_file import open_answers
 from deepseek_v32.inference.commands.prompts import Prompt, read_prompts
 from deepseek_v32.inference.commands.terminal import dim, visible
@@ -147,12 +148,14 @@ def test_a_prompt_that_cannot_be_asked_fails_alone(run, tmp_path):
         tmp_path / "in.jsonl",
         {"id": "long", "prompt": "abc " * 600},
         {"id": "bad", "messages": [{"role": "assistant", "content": "x"}]},
+        {"id": "half", "prompt": "\ud800"},
         {"id": "good", "prompt": "1+1?"},
     )
     code, out, err = run("generate", "--input-file", source)
     answers = {answer["id"]: answer for answer in map(json.loads, out.splitlines())}
-    assert code == 1 and "2 failed" in err
+    assert code == 1 and "3 failed" in err
     assert answers["good"]["text"] == ANSWER
+    assert answers["half"]["error"] == f"{source}, line 3: text holds half of a surrogate pair; expected Unicode text"
     assert "line 1" in answers["long"]["error"] and "line 2" in answers["bad"]["error"]
 
 
@@ -282,6 +285,24 @@ def test_a_short_write_is_continued(tmp_path, monkeypatch):
     monkeypatch.undo()
     answers.close()
     assert (tmp_path / "out.jsonl").read_text() == '{"id": "a", "finish_reason": "stop"}\n'
+
+
+def test_a_full_disk_is_one_line_with_the_file(run, tmp_path, monkeypatch, capsys):
+    def fail(*arguments, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    source, out, page = (
+        write_lines(tmp_path / "in.jsonl", {"prompt": "1+1?"}),
+        tmp_path / "a.jsonl",
+        tmp_path / "a.html",
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, "write", fail)
+        assert run("generate", "--input-file", source, "--output", out)[0] == 2
+    assert capsys.readouterr().err == f"deepseek-v32: {out}: No space left on device\n"
+    monkeypatch.setattr("pathlib.Path.write_text", fail)
+    assert run("generate", "1+1?", "--inspect", page)[0] == 2
+    assert capsys.readouterr().err == f"deepseek-v32: {page}: No space left on device\n"
 
 
 def test_blank_lines_separate_texts_and_windows_files_work(tmp_path):

@@ -297,6 +297,14 @@ def test_a_full_disk_names_the_file(pair, tmp_path, monkeypatch):
         convert(pair[0], tmp_path / "new", 2)
     assert caught.value.filename == str(tmp_path / "new" / "model0-mp2.safetensors.partial")
 
+    def fail_copy(source, target):  # as shutil does
+        raise OSError(errno.ENOSPC, "No space left on device", str(source), None, str(target))
+
+    monkeypatch.setattr(conversion.shutil, "copyfile", fail_copy)
+    with pytest.raises(OSError) as caught:
+        convert(pair[0], tmp_path / "other", 2)
+    assert caught.value.filename == str(tmp_path / "other" / "config.json") and caught.value.filename2 is None
+
 
 @pytest.mark.heavy
 def test_the_command(pair, tmp_path):

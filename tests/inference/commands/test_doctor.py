@@ -162,8 +162,17 @@ def test_other_places(checkpoint, tmp_path):
     values = json.loads((checkpoint / "config.json").read_text())
     (checkpoint / "config.json").write_text(json.dumps(values | {"architectures": ["LlamaForCausalLM"]}))
     assert "LlamaForCausalLM" in problems_of(checkpoint)["config.json"][0]
-    (checkpoint / "config.json").write_text(json.dumps(values))
-    assert "number of ranks is 3" in problems_of(checkpoint, "--tensor-parallel-size", 3)["config.json"][0]
+    fewer = {"n_routed_experts": 4, "n_group": 1, "topk_group": 1}
+    (checkpoint / "config.json").write_text(json.dumps(values | fewer))
+    found = problems_of(checkpoint, "--tensor-parallel-size", 8)["config.json"]
+    assert "number of ranks is 8; expected at most the 4 routed experts" in found[0]
+
+
+@pytest.mark.parametrize("size", [0, -7, 3])
+def test_numbers_of_ranks_that_no_command_takes(size, checkpoint):
+    for arguments in ([], ["--model", str(checkpoint)]):
+        result = CliRunner().invoke(cli.app, ["doctor", *arguments, "--tensor-parallel-size", str(size)])
+        assert str(result.exception) == f"--tensor-parallel-size is {size}; expected 1, 2, 4 or 8"
 
 
 def test_memory_is_what_loading_takes(pristine):

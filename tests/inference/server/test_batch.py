@@ -1,6 +1,9 @@
 """`deepseek-v32 batch`: files of requests, and runs that are cut short."""
 
+import errno
 import json
+import os
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -8,6 +11,7 @@ from typer.testing import CliRunner
 from deepseek_v32.inference.commands import files, loading
 from deepseek_v32.inference.commands.batch import open_answers, read_requests
 from deepseek_v32.inference.commands.cli import app
+from deepseek_v32.inference.text.errors import describe_error
 from support.server import stand_in_llm
 
 MESSAGES = [{"role": "user", "content": "Hi\N{LINE SEPARATOR}there"}]
@@ -80,6 +84,26 @@ def test_a_run_whose_device_is_lost_fails_the_rest_and_ends(run, monkeypatch):
     # Of four open at a time, at most eight are with the engine before it has given up: 500, the others are refused.
     statuses = {record["response"]["status_code"] for record in records.values()}
     assert statuses == {500, 503}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full")
+def test_a_full_disk_and_a_closed_pipe_end_it_as_they_end_other_commands(tmp_path, monkeypatch):
+    llm = stand_in_llm(max_sequences=4)
+    monkeypatch.setattr(loading, "load_llm", lambda *_, **__: llm)
+    source, pipe = tmp_path / "in.jsonl", tmp_path / "pipe"
+    source.write_text("".join(json.dumps(request(str(i), prompt="The", max_tokens=9)) + "\n" for i in range(9)))
+    error = CliRunner().invoke(app, ["batch", str(source), "/dev/full"]).exception
+    assert describe_error(error) == "/dev/full: No space left on device" and not llm.engine.has_work
+
+    def leave(file, data):
+        raise OSError(errno.EPIPE, "Broken pipe")
+
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    monkeypatch.setattr(files.os, "write", leave)
+    ended = CliRunner().invoke(app, ["batch", str(source), str(pipe)]).exception
+    os.close(reader)
+    assert isinstance(ended, SystemExit) and isinstance(ended.__context__, BrokenPipeError)
 
 
 def test_a_run_that_was_cut_short_goes_on(run):
