@@ -205,13 +205,14 @@ class _MessageWriter:
         self._first_token = self._shown = 0.0
         self._first_read: tuple[float, int] | None = None  # when, and how many tokens
         self._tokens = 0
-        self._thinking_since = self._started if settings.thinking else None
+        self._thinking_since: float | None = None
 
     def push(self, delta: Delta) -> bool:
         """Add one delta. True if it is time to show the message again."""
         now = time.perf_counter()
         if delta.token_ids:
-            self._first_token = self._first_token or now
+            if not self._first_token:
+                self._first_token, self._thinking_since = now, now if self._settings.thinking else None
             self._tokens += len(delta.token_ids)
             self._written = [*self._written, *delta.token_ids][-3 * LONGEST_LOOP :]
             self.repeats = self.repeats or (self._settings.stop_loops and is_loop(self._written))
@@ -276,7 +277,8 @@ class _MessageWriter:
         self._message.finish = str(completion.finish_reason)
         numbers["cached_tokens"] = completion.usage.cached_tokens
         numbers["drafted_tokens"] = timings.drafted_tokens
-        numbers["kept_share"] = round(timings.selected_fraction, 4)
+        if self._tokens:
+            numbers["kept_share"] = round(timings.selected_fraction, 4)
         if timings.tokens_per_second is not None:
             numbers["tokens_per_second"] = round(timings.tokens_per_second, 1)
         if completion.finish_reason == "error":

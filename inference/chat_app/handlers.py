@@ -52,7 +52,7 @@ class Handlers:
         try:
             conversation = _conversation(value)
             if not (text or "").strip() and not files:
-                return
+                raise ValueError("Write a question first.")
             conversation.messages.append(_user_message(text, files))
             conversation.system = system or ""
             self._check_length(conversation, settings)
@@ -77,6 +77,8 @@ class Handlers:
                 raise ValueError("There is no question before this answer.")
             question = conversation.messages[place]
             text_now = data["text"] if isinstance(data.get("text"), str) else question.content
+            if not text_now.strip() and not question.files:
+                raise ValueError("Write a question first.")
             page = page_of_text() if data.get("pad") is True else []
             for message in page:
                 message.id = new_id()
@@ -129,7 +131,7 @@ class Handlers:
         for place, message in enumerate(messages):
             for branch in message.branches:
                 self._end(branch)
-            if message.role == "user" or message.finish:
+            if message.role == "user" or message.finish or not message.id:  # without one no run wrote it
                 continue
             run = self.runs.find(message.id)
             if run is None:

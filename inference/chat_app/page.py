@@ -59,7 +59,7 @@ def build_page(handlers: Handlers, title: str, model: str) -> gr.Blocks:
                     seed = gr.Textbox("", label="Seed", placeholder="a new one each time", max_lines=1)
                     tools = gr.CheckboxGroup(
                         [tool.title for tool in TOOLS], label="Functions", elem_id="dsa-tools",
-                        info="Examples that the model may call: the weather in a few cities, one operation on two numbers",
+                        info="The model may call: the weather in a few cities; one operation, as in “What is 17 * 23?”",
                     )  # fmt: skip
             with gr.Column(elem_id="dsa-main", min_width=0):
                 gr.HTML(_read("bar.html"), js_on_load=None, apply_default_css=False)

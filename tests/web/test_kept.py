@@ -77,6 +77,61 @@ def test_asking_again_keeps_what_followed(open_tab: Any, scripted: Any) -> None:
     assert page.locator("textarea.edit").count() == 0 and texts() == ["other", "later"]
 
 
+def test_nothing_is_asked_without_a_question(open_tab: Any, scripted: Any) -> None:
+    """A blank message, or a question whose text was taken out; the next one is asked as usual."""
+    tab = open_tab()
+    tab.page.fill("#dsa-text textarea", "  ")
+    tab.page.press("#dsa-text textarea", "Enter")
+    tab.page.click("#dsa-send")
+    tab.ask("Hello")
+    tab.page.hover(".message.user")
+    tab.page.click("[data-action=edit]")
+    tab.page.fill(".edit", " ")
+    tab.page.press(".edit", "Enter")
+    tab.page.press(".edit", "Escape")
+    assert tab.page.evaluate("document.activeElement.dataset.action") == "edit"
+    tab.ask("And you?")
+    assert tab.page.locator(".message").count() == 4 and tab.page.locator(".step:visible").count() == 0
+
+
+def test_the_list_of_chats_is_steady(open_tab: Any, scripted: Any) -> None:
+    """Opening a chat leaves its place, an answer that grows leaves the entries, and Undo brings back all that went."""
+    tab = open_tab()
+    for text in ("One", "Two", "Three"):
+        tab.page.click("#dsa-new")
+        tab.ask(text)
+    entries = tab.page.locator("#dsa-list .choose")
+    entries.nth(2).click()
+    tab.page.wait_for_function("document.querySelector('.user .plain')?.innerText === 'One'")
+    assert entries.all_inner_texts() == ["Three", "Two", "One"]
+    entries.nth(0).evaluate("(entry) => (window.first = entry)")
+    tab.page.reload()
+    tab.page.wait_for_selector(".user .plain")
+    assert entries.all_inner_texts() == ["Three", "Two", "One"]
+    entries.nth(0).click()
+    tab.page.wait_for_function("document.querySelector('.user .plain')?.innerText === 'Three'")
+    scripted.service.pace = 0.1
+    tab.ask("Four", wait=False)
+    tab.page.wait_for_function("document.querySelectorAll('.answer .body')[1]?.innerText")
+    first = entries.nth(0).element_handle()
+    tab.wait()
+    assert first.evaluate("(entry) => entry.isConnected")
+    for _ in range(2):
+        tab.page.locator("#dsa-list .remove").nth(1).click(force=True)
+    tab.page.click("#dsa-notice button")
+    assert sorted(entries.all_inner_texts()) == ["One", "Three", "Two"]
+
+
+def test_prepared_answers_are_whole(open_tab: Any) -> None:
+    tab = open_tab()
+    tab.page.locator(".example").first.click()
+    tab.page.wait_for_selector(".answer")
+    tab.wait()
+    tab.page.reload()
+    tab.page.wait_for_selector(".answer")
+    assert "the server stopped" not in tab.page.inner_text(".messages")
+
+
 def test_two_tabs_with_one_chat_lose_no_turn(open_tab: Any, scripted: Any) -> None:
     first = open_tab()
     scripted.service.pace = 0

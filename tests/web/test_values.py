@@ -59,8 +59,11 @@ def test_the_page_shows_every_value(open_tab: Any, scripted: Any, is_demo: bool)
     server.service.replies = {"values?": answer, "code?": "0042. You said: The door code is 0042."}
     server.service.pace = 0
     tab = open_tab(url=server.url, viewport={"width": 390, "height": 844})
+    tab.page.click("#dsa-menu")
     tab.page.evaluate("document.querySelector('#dsa-settings button').click()")
     tab.page.get_by_label("Maximum length").last.fill("4000")
+    tab.page.keyboard.press("Escape")
+    tab.page.wait_for_selector("#dsa-new", state="hidden")
     tab.ask("values?")
     shown = tab.answer()
     if is_demo:

@@ -220,9 +220,15 @@ function focusText() {
   if (innerWidth > 800) textBox()?.focus();
 }
 
+// Unless it is as before: a list that is drawn anew while an answer grows loses clicks and the focus.
+let drawn = "";
 function drawList() {
+  const entries = store.list();
+  const now = JSON.stringify([store.current, entries.map(({ id, title }) => [id, title])]);
+  if (now === drawn) return;
+  drawn = now;
   byId("dsa-list").replaceChildren(
-    ...store.list().map(({ id, title }) => {
+    ...entries.map(({ id, title }) => {
       const remove = button("remove", "×", "Delete this conversation", () => clear(id));
       remove.setAttribute("aria-label", "Delete " + title);
       return nest("div", id === store.current ? "entry current" : "entry", button("choose", title || "Untitled", title, () => open(store.load(id))), remove);
@@ -230,6 +236,7 @@ function drawList() {
   );
 }
 
+let restores = []; // of the deletions that the notice's Undo takes back
 function clear(id) {
   if (asked.has(id)) return notify("Stop the answer first.");
   if (unsaved && unsaved.id === id) unsaved = null;
@@ -240,12 +247,14 @@ function clear(id) {
   if (wasShown) startNew();
   drawList();
   if (!removed) return;
-  notify(`Deleted “${(removed.title || "Untitled").slice(0, 30)}”.`, () => {
+  if (!notice.classList.contains("shown")) restores = [];
+  restores.push(() => {
     deleted.delete(id);
     store.save(removed);
     if (wasShown) open(removed);
     drawList();
   });
+  notify(`Deleted “${(removed.title || "Untitled").slice(0, 30)}”.`, () => restores.splice(0).forEach((restore) => restore()));
 }
 
 function exportConversation() {
@@ -373,10 +382,12 @@ async function look() {
 if (sessionStorage.getItem("deepseek-v32/back")) notify("The server is back.");
 sessionStorage.removeItem("deepseek-v32/back");
 
+const isBlank = () => !textBox().value.trim() && !byId("dsa-files").querySelector(".file");
+
 // Before gradio sees it.
 function holdBack(event) {
   const sends = event.type === "click" ? event.target.closest("#dsa-send") : event.key === "Enter" && !event.shiftKey && !event.isComposing && event.target.closest("#dsa-text");
-  if (!sends || !isBusy()) return;
+  if (!sends || (!isBlank() && !isBusy())) return;
   event.preventDefault();
   event.stopImmediatePropagation();
 }
@@ -384,7 +395,11 @@ for (const type of ["click", "keydown"]) window.addEventListener(type, holdBack,
 look();
 
 byId("dsa-stop").addEventListener("click", (event) => event.detail === 2 || stop()); // a double click on Send ends here
-document.addEventListener("keydown", (event) => event.key === "Escape" && !event.defaultPrevented && stop());
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || event.defaultPrevented) return;
+  if (document.body.classList.contains("dsa-menu-open")) closeDrawers();
+  else stop();
+});
 
 const theme = localStorage.getItem("deepseek-v32/theme");
 if (theme) setTheme(theme === "dark", false);

@@ -195,9 +195,12 @@ function edit(index) {
   const done = () => {
     sessionStorage.removeItem(key);
     closeEdit(box);
+    box.querySelector('[data-action="edit"]').focus();
   };
   const form = make("div", "bubble form");
-  const ask = action("Ask", "Ask this instead; what followed becomes another branch", () => askAgain({ index, text: area.value }));
+  const ask = action("Ask", "Ask this instead; what followed becomes another branch", () => {
+    if (area.value.trim() || question.files?.length) askAgain({ index, text: area.value });
+  });
   ask.classList.add("primary");
   buttons.append(action("Cancel", "Leave the question as it was", done), ask);
   area.addEventListener("keydown", (event) => {
