@@ -140,6 +140,7 @@ class StreamOptions(Whole):
     continuous_usage_stats: bool | None = Field(
         None, description="every chunk has the numbers so far, unless include_usage is false"
     )
+    include_obfuscation: bool | None = Field(None, description="ignored: no chunk has it")
 
 
 class StructuredOutputs(Whole):

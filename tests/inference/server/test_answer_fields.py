@@ -170,6 +170,7 @@ def test_one_call_among_calls_in_reasoning_that_is_not_closed(server, http):
         ({"include_usage": True, "continuous_usage_stats": False}, False, True),
         ({"include_usage": False, "continuous_usage_stats": True}, False, False),
         ({}, False, False),
+        ({"include_obfuscation": False}, False, False),
     ],
     ids=str,
 )
