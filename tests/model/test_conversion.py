@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 
 from deepseek_v32.model.checkpoint import conversion
 from deepseek_v32.model.checkpoint.conversion import convert
+from deepseek_v32.model.checkpoint.files import writing
 from deepseek_v32.model.checkpoint.load import load_model
 from deepseek_v32.model.checkpoint.manifest import verify
 from deepseek_v32.model.errors import CheckpointError, ConfigError
@@ -304,6 +305,8 @@ def test_a_full_disk_names_the_file(pair, tmp_path, monkeypatch):
     with pytest.raises(OSError) as caught:
         convert(pair[0], tmp_path / "other", 2)
     assert caught.value.filename == str(tmp_path / "other" / "config.json") and caught.value.filename2 is None
+    with pytest.raises(OSError, match=r"Input/output error$"), writing(tmp_path / "target"):
+        raise OSError(errno.EIO, "Input/output error")  # of reading, perhaps: of which file, nobody knows
 
 
 @pytest.mark.heavy
