@@ -46,7 +46,7 @@ class TokenSelection:
 
     def positions(self, layer: int) -> np.ndarray:
         """int32 [K], ascending: a layer without a record had no need to select and attended to the whole context."""
-        if not isinstance(layer, int) or layer < 0:
+        if not isinstance(layer, int | np.integer) or layer < 0:
             raise ValueError(f"layer is {layer!r}; expected a layer's number, the first one's is 0")
         selected = self.layers.get(layer)
         return np.arange(self.position + 1, dtype=np.int32) if selected is None else selected

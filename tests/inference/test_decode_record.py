@@ -140,6 +140,7 @@ def test_selections_are_made_when_somebody_looks() -> None:
     assert [each.tolist() for each in short.layers.values()] == [[0, 1, 2], [8, 9, 10]] and not short.scores
     assert [each.tolist() for each in long.layers.values()] == [[0, 1, 2, 3], [8, 9, 10, 11]]
     assert long.scores[1].view(np.int32).tolist() == [12, 13, 14, 15] and not long.mass and long.is_read
+    assert long.positions(np.int64(1)).tolist() == [8, 9, 10, 11]  # type: ignore[arg-type]
     for layer in (-1, "x"):
         with pytest.raises(ValueError, match=f"^layer is {layer!r}; expected a layer's number"):
             long.positions(layer)  # type: ignore[arg-type]
