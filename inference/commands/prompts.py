@@ -38,9 +38,8 @@ class Prompt:
 
     def refusal(self, error: BaseException) -> str:
         """Describe an error of this prompt, in one line with its place and its key."""
-        if (
-            isinstance(error, ArgumentError) and error.name == "prompt" and error.verb != "has"
-        ):  # "has": the answer counts too
+        # "has": its number of tokens, in which the answer counts, too.
+        if isinstance(error, ArgumentError) and error.name == "prompt" and error.verb != "has":
             error = error.renamed(self.key)
         return f"{self.place}: {describe_error(error)}"
 

@@ -1,8 +1,16 @@
 """Nothing is lost unseen: deleting and asking again can be undone, two tabs keep each other's turns, a reload brings all back."""
 
+from types import SimpleNamespace
 from typing import Any
 
-from deepseek_v32.inference.chat_app.answering import Run, is_loop
+import pytest
+
+from deepseek_v32.inference.chat_app import answering
+from deepseek_v32.inference.chat_app.answering import GenerationSettings, Run, is_loop
+from deepseek_v32.inference.chat_app.conversation import Message
+from deepseek_v32.inference.completion import Delta
+from deepseek_v32.inference.params import SamplingParams
+from deepseek_v32.inference.recording import Recording
 
 
 def test_asking_again_keeps_what_followed(open_tab: Any, scripted: Any) -> None:
@@ -104,7 +112,6 @@ def test_the_list_of_chats_is_steady(open_tab: Any, scripted: Any) -> None:
     entries.nth(2).click()
     tab.page.wait_for_function("document.querySelector('.user .plain')?.innerText === 'One'")
     assert entries.all_inner_texts() == ["Three", "Two", "One"]
-    entries.nth(0).evaluate("(entry) => (window.first = entry)")
     tab.page.reload()
     tab.page.wait_for_selector(".user .plain")
     assert entries.all_inner_texts() == ["Three", "Two", "One"]
@@ -299,3 +306,25 @@ def test_a_loop_is_eight_tokens_or_more_three_times() -> None:
     assert is_loop([99, *block * 3]) and not is_loop([*block * 2, 3]) and not is_loop([*block * 2, *block[:7], 9])
     assert is_loop([5] * 24) and not is_loop([5] * 23)
     assert is_loop([*range(21)] * 3) and not is_loop([1, 2, 3] * 7)
+
+
+@pytest.mark.parametrize("tokens", [0, 2])
+def test_what_is_said_of_an_answer_begins_with_its_first_token(tokens: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prompt that is read for 17 s is no thought, and of an answer without a token no share was read."""
+    now = 100.0
+    monkeypatch.setattr(answering, "time", SimpleNamespace(perf_counter=lambda: now))
+    message = Message("assistant", "", "a")
+    settings = GenerationSettings(SamplingParams(), True, (), False, "a model")
+    writer = answering._MessageWriter(message, settings, Recording([1, 2], 2, 4))
+    for number in range(tokens):
+        now = 117.0 + 2 * number
+        writer.push(Delta(1, text=("Hm.", "</think>Yes")[number], token_ids=(number,)))
+    timings = SimpleNamespace(drafted_tokens=0, selected_fraction=1.0, tokens_per_second=None)
+    ended: Any = SimpleNamespace(
+        finish_reason="abort", usage=SimpleNamespace(cached_tokens=0), timings=timings, error=None
+    )
+    writer.push(Delta(1, completion=ended))
+    writer.finish(stopped=True)
+    assert (message.numbers.get("thinking_seconds"), message.numbers.get("kept_share")) == (
+        (2.0, 1.0) if tokens else (None, None)
+    )

@@ -48,14 +48,14 @@ const store = {
     const stored = this.load(given.id);
     const conversation = structuredClone(given);
     const added = Boolean(stored) && graft(conversation.messages, 0, stored.messages, 0);
-    const isSame = JSON.stringify(stored) === JSON.stringify(conversation); // opened again: it keeps its place in the list
+    const change = added ? conversation : null;
+    if (JSON.stringify(stored) === JSON.stringify(conversation)) return change; // opened again: it keeps its place in the list
     try {
-      if (isSame) return added ? conversation : null;
       localStorage.setItem(CONVERSATION + conversation.id, JSON.stringify({ saved: Date.now(), conversation }));
     } catch (error) {
       notify("This browser's storage is full: the conversation is not kept across a reload. Export it, or delete old ones.");
     }
-    return added ? conversation : null;
+    return change;
   },
   load(id) {
     try {
