@@ -181,7 +181,7 @@ def test_numbers_of_tokens_in_every_chunk(http, path, options, running, last):
     if last:
         *found, end = found
         assert end["choices"] == [] and end["usage"]["completion_tokens"] == (18 if path == CHAT else 36)
-    assert all(bool(chunk.get("usage")) == running for chunk in found)
+    assert found and all(bool(chunk.get("usage")) == running for chunk in found)
     if running:
         counts = [chunk["usage"]["completion_tokens"] for chunk in found]
         assert counts == sorted(counts) and len(set(counts)) > 2 and counts[-1] == end["usage"]["completion_tokens"]
