@@ -113,6 +113,14 @@ def test_held_experts_are_used_while_others_are_read():
     reader.finish()
 
 
+def test_held_experts_are_launched_in_parts():
+    """So that the slots of the first can be filled again before the last has been multiplied with."""
+    slots, reader = make(48)
+    launches(slots, 1, set(range(EXPERTS)), 1000)
+    assert [len(each) for each in launches(slots, 1, set(range(EXPERTS)), 1000)["gate_up_proj"]] == [8, 8]
+    assert len(reader.requests) == 4 * EXPERTS  # and the next layer, once
+
+
 def test_a_long_prompt_leaves_the_experts_of_answers():
     slots, reader = make(24)
     for layer in (1, 2, 3):
