@@ -41,7 +41,7 @@ def resolve_limits(
 ) -> Limits:
     """The engine's limits: those that are chosen, and defaults for the others. ArgumentError for one that is not allowed.
 
-    The defaults: max_model_len: what the model's positions and the pages allow. max_batch_tokens: 2048 on a CPU, 8192 on a GPU.
+    The defaults: max_model_len: what the model's positions and the pages allow. max_batch_tokens: 2048 on a CPU, 16384 on a GPU.
     max_sequences: 64 on a CPU, 256 on a GPU. page_count: what fits in memory_fraction, which is 0.25 of a CPU's available memory
     or 0.9 of a GPU's memory less the weights. speculative_tokens: as in Limits. count_pages: computes the number of pages from
     the budget, and warms a GPU's kernels up. data_ranks: as in Limits.
@@ -55,7 +55,7 @@ def resolve_limits(
             raise ArgumentError(name, value, "at least 1")
     if max_model_len is not None and not 2 <= max_model_len <= positions:
         raise ArgumentError("max_model_len", max_model_len, f"2 to {positions} tokens, as the model allows")
-    max_batch_tokens = max_batch_tokens or (2048 if on_cpu else 8192)
+    max_batch_tokens = max_batch_tokens or (2048 if on_cpu else 16384)
     max_sequences = max_sequences or (64 if on_cpu else 256)
     fraction = memory_fraction if memory_fraction is not None else 0.25 if on_cpu else _GPU_FRACTION
     sizes = (max_batch_tokens, max_sequences, max_model_len or positions)
