@@ -55,7 +55,7 @@ def test_asking_again_keeps_what_followed(open_tab: Any, scripted: Any) -> None:
     page.locator(".answer [data-action=retry]").nth(1).click()
     page.wait_for_selector("body.dsa-running")
     page.click("#dsa-notice button")
-    page.locator(".branches:visible").nth(1).wait_for()  # the server has taken the retry, whose view has two answers at first
+    page.locator(".branches:visible").nth(1).wait_for()  # the retry, with two answers, has been shown
     page.wait_for_function("document.querySelectorAll('.answer').length === 3")
     assert texts() == ["first", "second", "third"]
     page.reload()
