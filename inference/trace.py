@@ -85,7 +85,7 @@ MTP_AFTER = (
 
 STAGES = {stage.name: stage for stage in (*BEFORE, *LAYER, *AFTER, *MTP_BEFORE, *MTP_AFTER)}
 MTP_NAMES = frozenset(stage.name for stage in (*MTP_BEFORE, *MTP_AFTER))
-_PLACE = {stage.name: place for place, stage in enumerate((*BEFORE, *LAYER, *AFTER, *MTP_BEFORE, *MTP_AFTER))}
+_PLACE = {name: place for place, name in enumerate(STAGES)}
 _IN_LAYER = frozenset(stage.name for stage in LAYER)
 _FULL = re.compile(r"layers\.(\d+)\.(\w+)")
 

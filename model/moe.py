@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from ..kernels import types
 from ..kernels.fp32_ops import fp32_linear
 from ..kernels.grouped_gemm import grouped_gemm, grouped_gemm_with_shared
 from ..kernels.routing import combine_experts, combine_norm_quantize, group_by_expert, route, route_and_group
@@ -62,13 +63,8 @@ class Router(nn.Module):
         }
 
 
-class ExpertOutputs(NamedTuple):
+class ExpertOutputs(types.ExpertOutputs):
     """The outputs of a layer's experts for T tokens, before they are summed."""
-
-    rows: torch.Tensor  # [T * k, D], sorted by expert
-    groups: ExpertGroups
-    weights: torch.Tensor  # fp32 [T, k]
-    shared: torch.Tensor | None  # [T, D]
 
     def sum(self, compute: Compute) -> torch.Tensor:
         """The weighted sum plus the shared expert, [T, D]."""

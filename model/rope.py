@@ -4,22 +4,20 @@ import math
 
 import torch
 
-from .config import ModelConfig
+from .config import ModelConfig, YarnScaling
 
 
-def inverse_frequencies(config: ModelConfig) -> torch.Tensor:
+def inverse_frequencies(dim: int, theta: float, yarn: YarnScaling | None) -> torch.Tensor:
     """fp32 [R/2]: theta^(-2i/R), with YaRN's slow dimensions divided by its factor (arXiv 2309.00071, section 3.2)."""
-    dim = config.qk_rope_head_dim
     i = torch.arange(dim // 2, dtype=torch.float32)
-    frequencies = 1.0 / config.rope_theta ** (2 * i / dim)
-    if config.yarn is None:
+    frequencies = 1.0 / theta ** (2 * i / dim)
+    if yarn is None:
         return frequencies
-    yarn = config.yarn
 
     def dimension_turning(times: float) -> float:
         """The (fractional) dimension index that rotates `times` times over the original context."""
         original = yarn.original_max_position_embeddings
-        return dim * math.log(original / (times * 2 * math.pi)) / (2 * math.log(config.rope_theta))
+        return dim * math.log(original / (times * 2 * math.pi)) / (2 * math.log(theta))
 
     low = max(math.floor(dimension_turning(yarn.beta_fast)), 0)
     high = min(math.ceil(dimension_turning(yarn.beta_slow)), dim - 1)
@@ -35,7 +33,8 @@ class RotaryEmbedding(torch.nn.Module):
     def __init__(self, config: ModelConfig, device: torch.device) -> None:
         super().__init__()
         # Computed on the CPU, so that every device has the same bits.
-        self.register_buffer("frequencies", inverse_frequencies(config).to(device), persistent=False)
+        frequencies = inverse_frequencies(config.qk_rope_head_dim, config.rope_theta, config.yarn)
+        self.register_buffer("frequencies", frequencies.to(device), persistent=False)
 
     def forward(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         angles = positions.float()[:, None] * self.frequencies

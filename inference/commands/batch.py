@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 URLS = ("/v1/chat/completions", "/v1/completions")
 REPORT_SECONDS = 0.25
-NO_DEADLINE = 30 * 24 * 3600.0  # seconds: no client waits for a batch, so its requests may take as long as they need
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def run(requests: list[BatchRequest], answers: JsonlLog, options: ServingOptions
     """Load the model and answer the requests; returns the number of failed ones."""
     try:
         from ..server.api.context import ApiContext
-        from ..server.service.service import Service
+        from ..server.service.service import NO_DEADLINE, Service
     except ImportError as error:
         raise ValueError(f"batch needs the web extra; run make chat or pip install -e .[web] ({error})") from error
 

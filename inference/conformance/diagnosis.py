@@ -7,12 +7,16 @@ other implementation has, the formula is what it computes. Nothing is looked up 
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal
 
 import torch
 
+from ...kernels.reference.hadamard import hadamard_transform
+from ...kernels.reference.rope import rotate_index
+from ...model.config import YarnScaling
+from ...model.rope import inverse_frequencies
 from ..trace import STAGES, Trace, full_name, parse_name
 from .references import REFERENCES
 
@@ -167,19 +171,10 @@ def frequencies(config: dict[str, Any], yarn: bool = True) -> torch.Tensor:
     dim, theta, scaling = config.get("qk_rope_head_dim"), config.get("rope_theta"), config.get("yarn")
     if not isinstance(dim, int) or not isinstance(theta, int | float):
         raise NotApplicable
-    i = torch.arange(dim // 2, dtype=torch.float32)
-    plain = 1.0 / float(theta) ** (2 * i / dim)
     if not yarn or not isinstance(scaling, dict):
-        return plain
-    original, factor = scaling["original_max_position_embeddings"], scaling["factor"]
-
-    def turning(times: float) -> float:
-        return float(dim * math.log(original / (times * 2 * math.pi)) / (2 * math.log(theta)))
-
-    low = max(math.floor(turning(scaling["beta_fast"])), 0)
-    high = min(math.ceil(turning(scaling["beta_slow"])), dim - 1)
-    ramp = ((i - low) / max(high - low, 0.001)).clamp(0, 1)
-    return plain * (1 - ramp) + plain / factor * ramp
+        return inverse_frequencies(dim, float(theta), None)
+    given = {field.name: scaling[field.name] for field in fields(YarnScaling) if field.name in scaling}
+    return inverse_frequencies(dim, float(theta), YarnScaling(**given))
 
 
 def mscale(config: dict[str, Any]) -> float:
@@ -193,15 +188,9 @@ def mscale(config: dict[str, Any]) -> float:
 def rotate(
     x: torch.Tensor, positions: torch.Tensor, inverse: torch.Tensor, layout: Layout, backwards: bool = False
 ) -> torch.Tensor:
-    """Apply RoPE to x [T, …, R] at positions [T], or undo it."""
+    """Apply RoPE to the first R dims of x [T, …, D] at positions [T], or undo it; inverse [R/2]: the frequencies."""
     angles = positions.float()[:, None] * inverse
-    shape = (len(positions), *(1,) * (x.dim() - 2), len(inverse))
-    cos, sin = angles.cos().view(shape), angles.sin().view(shape) * (-1 if backwards else 1)
-    if layout == "half":
-        one, other = x.chunk(2, -1)
-        return torch.cat((one * cos - other * sin, other * cos + one * sin), -1)
-    one, other = x[..., 0::2], x[..., 1::2]
-    return torch.stack((one * cos - other * sin, one * sin + other * cos), -1).flatten(-2)
+    return rotate_index(x, angles.cos(), angles.sin() * (-1 if backwards else 1), layout == "interleaved")
 
 
 def hadamard(x: torch.Tensor) -> torch.Tensor:
@@ -209,10 +198,7 @@ def hadamard(x: torch.Tensor) -> torch.Tensor:
     size = x.shape[-1]
     if size & (size - 1):
         raise NotApplicable
-    matrix = torch.ones(1, 1)
-    while matrix.shape[0] < size:
-        matrix = torch.cat((torch.cat((matrix, matrix), 1), torch.cat((matrix, -matrix), 1)))
-    return x @ matrix * size**-0.5
+    return hadamard_transform(x, size**-0.5)
 
 
 def rms_normed(x: torch.Tensor, eps: float) -> torch.Tensor:

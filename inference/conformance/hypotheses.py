@@ -36,9 +36,7 @@ def unrotated(case: Case) -> tuple[torch.Tensor, torch.Tensor]:
     if case.name == "index_query":
         return case.right("index_query_proj"), inverse
     key = case.right("index_key")
-    width = 2 * len(inverse)
-    plain = rotate(key[..., :width], torch.arange(len(key)), inverse, "half", backwards=True)
-    return torch.cat((plain, key[..., width:]), -1), inverse
+    return rotate(key, torch.arange(len(key)), inverse, "half", backwards=True), inverse
 
 
 def turned_index(layout: Layout, last: bool = False, yarn: bool = True) -> Callable[[Case], Prediction]:
@@ -46,10 +44,9 @@ def turned_index(layout: Layout, last: bool = False, yarn: bool = True) -> Calla
 
     def predict(case: Case) -> Prediction:
         (x, _), inverse = unrotated(case), frequencies(case.config, yarn)
-        width = 2 * len(inverse)
-        first = x.shape[-1] - width if last else 0
-        inside = rotate(x[..., first : first + width], torch.arange(len(x)), inverse, layout)
-        return torch.cat((x[..., :first], inside, x[..., first + width :]), -1)[case.rows]
+        first = x.shape[-1] - 2 * len(inverse) if last else 0
+        rest = rotate(x[..., first:], torch.arange(len(x)), inverse, layout)
+        return torch.cat((x[..., :first], rest), -1)[case.rows]
 
     return predict
 
@@ -62,9 +59,7 @@ def key_norm(
     def predict(case: Case) -> Prediction:
         (normed, inverse), x = unrotated(case), case.right("index_key_proj")
         made = variant(case, x, *fitted(layer_normed(x, EPS), normed, bias=True))
-        width = 2 * len(inverse)
-        inside = rotate(made[..., :width], torch.arange(len(made)), inverse, "half")
-        return torch.cat((inside, made[..., width:]), -1)[case.rows]
+        return rotate(made, torch.arange(len(made)), inverse, "half")[case.rows]
 
     return predict
 

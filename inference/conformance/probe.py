@@ -244,10 +244,7 @@ class Probe:
         items = list(items)
         self._find_out(next((item for item in items if item.group in ("decode", "reuse")), None))
         together = [item for item in items if item.group == "batch"]
-        answers: list[tuple[Item, Reply | str]] = []
-        for item in items:
-            if item.group != "batch":
-                answers.append((item, self._ask(item)))
+        answers = [(item, self._ask(item)) for item in items if item.group != "batch"]
         if together:
             with ThreadPoolExecutor(len(together) + 1) as pool:
                 # One of them twice: a server whose bits depend on the batch may answer its twins differently.

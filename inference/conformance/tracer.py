@@ -200,21 +200,20 @@ def trace_prompts(
         raise ValueError(f"chunk is {size}; expected at least 1")
     requests = [engine.requests.from_tokens(prompt, min_new_tokens=0) for prompt in prompts]
     texts = [Text(request, len(request.tokens)) for request in requests]
+    following: list[int] = []  # the text's token after each row of the step; 0 after the last one
+
+    def take(logits: torch.Tensor, tokens: Sequence[int]) -> None:
+        following.extend(tokens)
+
     with tracing(engine, layers, forced=True) as tracer:
         drafts = 0 if engine.runner.max_draft_tokens else None  # 0: with the stages of the draft layer
-        with closing(prompt_steps(engine, texts, size, draft_tokens=drafts)) as steps:
+        with closing(prompt_steps(engine, texts, size, take, drafts)) as steps:
             for step, in_step in steps:
                 if drafts is not None:
-                    following = [  # the text's token after each row of the step; 0 after the last one
-                        token
-                        for request, start, count in zip(
-                            step.batch.requests, step.batch.starts, step.batch.counts, strict=True
-                        )
-                        for token in [*request.tokens[start + 1 : start + count + 1], 0][:count]
-                    ]
                     zeros = torch.zeros(len(step.requests), dtype=torch.int64, device=step.logits.device)
                     noise = draft_noise(step.requests, zeros.device)
                     step.draft(Choices(torch.tensor(following, device=zeros.device), zeros, noise))
+                following.clear()
                 for text in sorted(in_step, key=lambda text: text.request.id):
                     raise_observed(engine, text.request)
                     if not text.remaining:

@@ -13,9 +13,7 @@ from ..engine.request import Request
 from ..llm import LLM
 from ..params import SamplingParams
 from ..prompts import Conversation, Prompt, is_conversation
-from .service.service import Service
-
-_NO_DEADLINE = 30 * 24 * 3600.0  # seconds: a caller that does not want to wait cancels the task
+from .service.service import NO_DEADLINE, Service
 
 
 class AsyncLLM:
@@ -36,7 +34,7 @@ class AsyncLLM:
         self._in_use = ExitStack()
         self._in_use.enter_context(llm.driver.engine("an AsyncLLM until that is closed"))
         # As many again as run at a time wait in the engine, so that the next one is there when one ends; the rest wait here.
-        self._service = Service(llm, max_queue=llm.limits.max_sequences, deadline=_NO_DEADLINE)
+        self._service = Service(llm, max_queue=llm.limits.max_sequences, deadline=NO_DEADLINE)
         self._places = asyncio.Semaphore(self._service.capacity)
 
     async def generate(

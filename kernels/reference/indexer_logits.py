@@ -10,20 +10,16 @@ BLOCK_BYTES = 64 << 20  # of [rows, heads, keys] fp32 scores that are held at on
 QUERY_BLOCK = 256  # rows that share a range of keys, few enough to compute little beyond the causal triangle
 
 
-def _as_they_are(*operands: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    return operands
-
-
 def _scores(q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor, k_scale: torch.Tensor | None) -> torch.Tensor:
     """q [T, H, D], k [S, D], weights [T, H] -> fp32 [T, S]."""
     rows, heads, _ = q.shape
-    # Only fp32 keys can be widened: with narrower keys, fp32 is the precision of the kernels, too.
-    widen = widened if k.dtype == torch.float32 else _as_they_are
-    keys, weights = widen(k.float(), weights)
+    keys = k.float()
+    if k.dtype == torch.float32:  # with narrower keys, fp32 is the precision of the kernels, too
+        keys, weights = widened(keys, weights)
     out = torch.empty(rows, k.shape[0], dtype=torch.float32, device=q.device)
     step = max(1, BLOCK_BYTES // max(1, 4 * heads * k.shape[0]))
     for start in range(0, rows, step):
-        (block,) = widen(q[start : start + step].float())
+        block = q[start : start + step].to(keys.dtype)
         similarity = torch.matmul(block.flatten(0, 1), keys.T).relu_().view(block.shape[0], heads, -1)
         out[start : start + step] = torch.bmm(weights[start : start + step, None], similarity)[:, 0]
     return out if k_scale is None else out.mul_(k_scale)

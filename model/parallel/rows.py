@@ -182,10 +182,7 @@ class SequenceRows(DividedRows):
             part = padded
         return super().sum(part)
 
-    def entries(
-        self, kv: torch.Tensor, keys: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, metadata: AttentionMetadata
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, AttentionMetadata]:
-        return kv, keys, cos, sin, metadata
+    entries = Rows.entries  # the caches hold only the own sequences
 
     def _keep(self, layer: int, rows: torch.Tensor, selection: Selection) -> None:
         for place, first, count in _runs(self._numbers[rows].tolist()):

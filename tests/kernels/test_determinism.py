@@ -154,7 +154,7 @@ def test_rotation_and_hadamard() -> None:
 
 
 def test_rope_tables() -> None:
-    frequencies = inverse_frequencies(TINY)
+    frequencies = inverse_frequencies(TINY.qk_rope_head_dim, TINY.rope_theta, TINY.yarn)
     angles = torch.arange(40000).float()[:, None] * frequencies
     for function in (torch.cos, torch.sin):
         whole = function(angles)

@@ -63,7 +63,9 @@ def test_agrees_with_transformers(seed):
     else:
         expected, attention_factor = ROPE_INIT_FUNCTIONS["yarn"](theirs)
     assert attention_factor == 1
-    torch.testing.assert_close(inverse_frequencies(config), expected, rtol=1e-6, atol=0)
+    torch.testing.assert_close(
+        inverse_frequencies(config.qk_rope_head_dim, config.rope_theta, config.yarn), expected, rtol=1e-6, atol=0
+    )
 
 
 def test_defaults_of_absent_keys():

@@ -37,6 +37,7 @@ from .streams import AsyncInbox, AsyncStream, Inbox, SyncInbox, SyncStream
 # Waking a reader costs about 0.05 ms of the interpreter's lock, so that readers take at most 6 % of its time. A few readers get
 # every token by itself; many readers get a few tokens at a time.
 DELIVERY_SECONDS = 0.0008
+NO_DEADLINE = 30 * 24 * 3600.0  # seconds: for callers that wait as long as it takes, or cancel
 
 
 @dataclass(frozen=True)
