@@ -14,7 +14,7 @@ from typing import Any
 
 import gradio as gr
 
-from ...model.demo import NAME
+from ...model.demo import NAME as DEMO_NAME
 from ..params import SamplingParams
 from ..server.service.service import Busy, Service
 from .answering import FAILED, GenerationSettings, Run, Runs, answer
@@ -40,7 +40,7 @@ class Handlers:
         self.llm = service.llm
         self.model = model
         # The demo copies what it was told, so its answers are text and not Markdown, and end when they repeat.
-        self.is_demo = service.llm.checkpoint == NAME
+        self.is_demo = service.llm.checkpoint == DEMO_NAME
         self.runs = Runs()
         self.recordings = Recordings()
         self.experiments = Experiments(service, self.recordings)

@@ -174,13 +174,16 @@ def frequencies(config: dict[str, Any], yarn: bool = True) -> torch.Tensor:
     if not yarn or not isinstance(scaling, dict):
         return inverse_frequencies(dim, float(theta), None)
     given = {field.name: scaling[field.name] for field in fields(YarnScaling) if field.name in scaling}
-    return inverse_frequencies(dim, float(theta), YarnScaling(**given))
+    try:
+        return inverse_frequencies(dim, float(theta), YarnScaling(**given))
+    except TypeError:  # another implementation's trace may say less, or something else
+        raise NotApplicable from None
 
 
 def mscale(config: dict[str, Any]) -> float:
     """YaRN's factor of the softmax scale, whose square counts; 1 without YaRN."""
     scaling = config.get("yarn")
-    if not isinstance(scaling, dict) or not scaling.get("mscale_all_dim") or scaling["factor"] <= 1:
+    if not isinstance(scaling, dict) or not scaling.get("mscale_all_dim") or scaling.get("factor", 1) <= 1:
         return 1.0
     return float(0.1 * scaling["mscale_all_dim"] * math.log(scaling["factor"]) + 1.0)
 

@@ -10,6 +10,7 @@ from conformance.schedules import OF_BUG, SCHEDULES
 from conformance.small_model import load, text
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.conformance.compare import HYPOTHESES, Report, compare
+from deepseek_v32.inference.conformance.diagnosis import NotApplicable, frequencies, mscale
 from deepseek_v32.inference.trace import Trace, parse_name
 from golden.bugs import BUGS
 from golden.bugs.bug import Bug
@@ -162,3 +163,9 @@ def test_shapes_that_differ_are_said(right: Right) -> None:
     report = compare(trace, edited(trace, "layers.0.latent", lambda x: x[:, :100]))
     assert report.first is not None
     assert report.first.what == ("its shape is [330, 100]; expected [330, 256]",)
+
+
+def test_a_foreign_configuration_may_say_less() -> None:
+    with pytest.raises(NotApplicable):
+        frequencies({"qk_rope_head_dim": 8, "rope_theta": 10000, "yarn": {"beta_fast": 32}})
+    assert mscale({"yarn": {"mscale_all_dim": 1.0}}) == 1

@@ -13,7 +13,7 @@ import pytest
 
 from deepseek_v32.inference import LLM
 from deepseek_v32.inference.server.service.service import Service
-from deepseek_v32.model.demo import NAME
+from deepseek_v32.model.demo import NAME as DEMO_NAME
 from support.doc_blocks import blocks
 from support.server import serving
 
@@ -60,6 +60,6 @@ def test_the_clients_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     _, example = blocks(README, "python")
     address = "http://127.0.0.1:8000"
     assert example.count(address) == 1
-    with LLM(device="cpu", page_count=32) as llm, serving(Service(llm), model_name=NAME) as server:
+    with LLM(device="cpu", page_count=32) as llm, serving(Service(llm), model_name=DEMO_NAME) as server:
         exec(compile(example.replace(address, server.url), "README.md", "exec"), {})
     assert capsys.readouterr().out.startswith("4815. You said: My code is 4815.")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from deepseek_v32.inference.text.detokenizer import token_texts
-from deepseek_v32.model.demo import NAME
+from deepseek_v32.model.demo import NAME as DEMO_NAME
 from support.chat_server import CALL, NEEDLE, TOPK, ChatServer, ScriptedService, scripted_llm, serve
 
 SIZES = {"desktop": (1440, 900), "tablet": (820, 1180), "phone": (390, 844)}
@@ -30,7 +30,7 @@ ANY_SHADE = "[...CSS.highlights.values()].flatMap((each) => [...each]).map(Strin
 @pytest.fixture(scope="module")
 def demo_page() -> Iterator[ChatServer]:
     pytest.importorskip("gradio", reason="gradio is not installed: pip install -e .[web]")
-    server = serve(ScriptedService(scripted_llm(NAME), pace=0), "mine")
+    server = serve(ScriptedService(scripted_llm(DEMO_NAME), pace=0), "mine")
     yield server
     server.stop()
 

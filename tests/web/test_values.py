@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from deepseek_v32.inference.chat_app.markdown import shown_text, to_html, to_text
-from deepseek_v32.model.demo import NAME
+from deepseek_v32.model.demo import NAME as DEMO_NAME
 from support.chat_server import ScriptedService, scripted_llm, serve
 
 # Each line is a value, as an answer to a question for it.
@@ -54,7 +54,7 @@ def test_markdown_stays() -> None:
 @pytest.mark.parametrize("is_demo", [True, False], ids=["demo", "released"])
 def test_the_page_shows_every_value(open_tab: Any, scripted: Any, is_demo: bool) -> None:
     """Read back from the page as text, on a phone."""
-    server = serve(ScriptedService(scripted_llm(NAME), pace=0)) if is_demo else scripted
+    server = serve(ScriptedService(scripted_llm(DEMO_NAME), pace=0)) if is_demo else scripted
     answer = "\n\n".join(VALUES)
     server.service.replies = {"values?": answer, "code?": "0042. You said: The door code is 0042."}
     server.service.pace = 0
