@@ -85,4 +85,4 @@ class Request:
 
 
 class PromptTooLong(ArgumentError):
-    """The context cannot hold the prompt and what is to be generated."""
+    """The context cannot hold the prompt and its answer. Clients look for "maximum context length is" in the message."""

@@ -174,8 +174,8 @@ class RequestMaker:
         tokens = check_token_ids(prompt, self._config.vocab_size)
         context = self._limits.max_model_len
         if len(tokens) > context - min_new_tokens:
-            most = f"at most {context - min_new_tokens}: the context of {context} holds prompt and answer"
-            raise PromptTooLong("prompt", f"{len(tokens)} tokens", most, "has")
+            why = f"this model's maximum context length is {context} tokens, with the answer"
+            raise PromptTooLong("prompt", f"{len(tokens)} tokens", f"at most {context - min_new_tokens}: {why}", "has")
         if params.n != 1:
             raise ArgumentError("n", params.n, "1 where one request is one answer")
         if params.stop and self._tokenizer is None:

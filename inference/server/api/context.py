@@ -150,7 +150,7 @@ class ApiContext:
         return ApiError(
             400,
             f"prompt has {length}; expected at most {self.max_model_len - 1} tokens: "
-            f"the context of {self.max_model_len} holds prompt and answer",
+            f"this model's maximum context length is {self.max_model_len} tokens, with the answer",
             code="context_length_exceeded",
         )
 

@@ -66,3 +66,5 @@ def test_litellm(url, provider):
     deltas = [call for chunk in stream for call in chunk.choices[0].delta.tool_calls or []]
     arguments = "".join(call.function.arguments for call in deltas if call.index == 0)
     assert deltas[0].function.name == "adopt" and is_animal(Animal.model_validate_json(arguments))
+    with pytest.raises(litellm.ContextWindowExceededError):
+        litellm.completion(**ask | {"messages": [{"role": "user", "content": "a b " * 5000}]})

@@ -270,7 +270,7 @@ def test_errors(client):
     with pytest.raises(openai.BadRequestError, match="temperature") as range_error:
         client.chat.completions.create(model=MODEL, messages=ASK, temperature=-1)
     assert range_error.value.type == "invalid_request_error"
-    with pytest.raises(openai.BadRequestError) as too_long:
+    with pytest.raises(openai.BadRequestError, match="maximum context length is") as too_long:
         client.completions.create(model=MODEL, prompt=[1] * 5000)
     assert too_long.value.code == "context_length_exceeded"
     with pytest.raises(openai.BadRequestError, match="expected the last message to be a user's"):
