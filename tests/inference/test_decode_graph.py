@@ -48,6 +48,12 @@ def load(checkpoint: Path, in_buckets: bool) -> LLM:
     return llm
 
 
+@pytest.fixture(scope="module")
+def expected(checkpoint: Path) -> list[list[int]]:
+    """The answers by plain steps."""
+    return [c.token_ids for c in load(checkpoint, False).generate(PROMPTS, GREEDY)]
+
+
 def release_in_place(scheduler: Scheduler, request: Request) -> None:
     """Do as Scheduler._release does, but empty the list of pages in place."""
     scheduler.pool.release(request.cache.pages)
@@ -66,14 +72,13 @@ def admit_in_place(self: Scheduler, request: Request, admit: Callable[[Scheduler
 @pytest.mark.parametrize("preempt", [False, True], ids=["", "preempted"])
 @pytest.mark.parametrize("same_list", [False, True], ids=["", "same-list"])
 def test_buckets_give_the_same_answers(
-    checkpoint: Path, preempt: bool, same_list: bool, monkeypatch: pytest.MonkeyPatch
+    checkpoint: Path, expected: list[list[int]], preempt: bool, same_list: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`same_list`: a request keeps one list of pages over all its admissions. Only `CachePlace.admission` tells them apart."""
     if same_list:
         admit = Scheduler._admit
         monkeypatch.setattr(Scheduler, "_release", release_in_place)
         monkeypatch.setattr(Scheduler, "_admit", lambda self, request: admit_in_place(self, request, admit))
-    expected = [c.token_ids for c in load(checkpoint, False).generate(PROMPTS, GREEDY)]
     llm = load(checkpoint, True)
     if preempt:
         preempt_every_other_step(llm)
@@ -97,11 +102,12 @@ def test_buckets_report_the_same_selections(checkpoint: Path) -> None:
                     assert torch.allclose(torch.tensor(a.scores[layer]), torch.tensor(b.scores[layer]), atol=1e-5)
 
 
-def test_the_engine_uses_them_where_it_can(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = load(checkpoint, False).generate(PROMPTS, GREEDY)
+def test_the_engine_uses_them_where_it_can(
+    checkpoint: Path, expected: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(runner, "can_capture", lambda model: True)
     llm = LLM(checkpoint, device="cpu", page_count=PAGES)
-    assert [c.token_ids for c in llm.generate(PROMPTS, GREEDY)] == [c.token_ids for c in expected]
+    assert [c.token_ids for c in llm.generate(PROMPTS, GREEDY)] == expected
     assert isinstance(llm.engine.runner, Runner) and llm.engine.runner.graphs is not None
     assert llm.engine.runner.graphs.captured
     llm = LLM(checkpoint, device="cpu", page_count=PAGES, decode_graphs=False)

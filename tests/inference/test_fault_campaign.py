@@ -27,7 +27,7 @@ def test_a_slice_of_the_campaign() -> None:
 def test_faults_of_offloaded_experts() -> None:
     """Reads by threads that raise, return nothing or stall: only requests of the step that needed the expert end."""
     with faults.load(offload="experts", expert_slots=6) as llm:
-        result = faults.run(1, 4, llm, where="experts")
+        result = faults.run(1, 4, llm, fault_clients.demo_prompts(llm)[:6], where="experts")
     assert not result["failures"] and not result["different_answers"]
     assert set(result["points"].values()) == {1}
 

@@ -1,6 +1,6 @@
 """Keeps a training within a time: dense steps give way first, so that the stages after them stay whole while they fit."""
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import MutableSequence, Sequence
 from statistics import median
 
@@ -33,6 +33,7 @@ class Pace:
 
     def __init__(self, plan: Sequence[Step], left_out: MutableSequence[int], start: int, seconds: float | None):
         self.plan, self.left_out, self.seconds = plan, left_out, seconds
+        self._stages = [step.stage for step in plan]
         self._each = [expected_seconds(step) for step in plan]
         self._decided, self._carry = start, 0.0
         self._windows: dict[str, deque[float]] = {}  # by stage: the seconds of each window of steps by those expected
@@ -78,17 +79,18 @@ class Pace:
 
     def _costs(self, first: int, last: int) -> tuple[float, float]:
         """Seconds of these steps of the plan, those left out excepted: of the dense stage, and of all others."""
-        stages: Counter[str] = Counter()
-        for number in range(first, last):
-            if not self.left_out[number]:
-                stages[self.plan[number].stage] += self._each[number]
+        stages: dict[str, float] = {}
+        part = slice(first, last)
+        for stage, seconds, left_out in zip(self._stages[part], self._each[part], self.left_out[part], strict=True):
+            if not left_out:
+                stages[stage] = stages.get(stage, 0.0) + seconds
         costs = {stage: seconds * self._rate(stage) for stage, seconds in stages.items()}
         return costs.pop("dense", 0.0), sum(costs.values())
 
     def _compiling(self, done: int) -> float:
         """Seconds that the stages after step `done` will compile."""
         running = self.plan[min(done, len(self.plan) - 1)].stage
-        ahead = {step.stage for step in self.plan[done:]} - {running}
+        ahead = set(self._stages[done:]) - {running}
         return sum(COMPILING[stage] for stage in ahead)
 
     def _rate(self, stage: str) -> float:

@@ -6,6 +6,7 @@ Every invented name and value is new to the model.
 
 import json
 from collections import Counter
+from dataclasses import dataclass, field
 from math import comb, exp, lgamma
 
 import numpy as np
@@ -48,33 +49,50 @@ def chances(count: int, right: float, measured: int) -> np.ndarray:
     return np.array([comb(count, n) * exp(beta(a + n, b + count - n) - beta(a, b)) for n in range(count + 1)])
 
 
+@dataclass
+class Answers:
+    """Numbers of questions by kind, and of answers that begin with their value."""
+
+    asked: Counter[str] = field(default_factory=Counter)
+    correct: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, llm: LLM, conversations: list[Conversation], kinds: tuple[str, ...]) -> "Answers":
+        answers = cls()
+        for conversation in conversations:
+            asked = []
+            for number, turn in enumerate(conversation.turns):
+                if turn.kind in kinds:
+                    prompt = llm.chat_token_ids(conversation.messages(until=number))
+                    asked.append((len(prompt), llm.tokenizer.encode(turn.assistant), turn))
+            if not asked:
+                continue
+            ids = prompt + asked[-1][1]
+            likeliest = llm.logits(ids).argmax(-1).tolist()
+            for start, answer, turn in asked:
+                assert ids[start : start + len(answer)] == answer
+                said = llm.tokenizer.decode(likeliest[start - 1 : start - 1 + len(answer)])
+                answers.asked[turn.kind] += 1
+                answers.correct[turn.kind] += said.startswith(turn.value)
+        return answers
+
+    def hold_to_measured(self, cell: str, *kinds: str) -> None:
+        """That few right answers must not be UNLIKELY by what evaluation.json says of the cell."""
+        asked, correct = {kind: self.asked[kind] for kind in kinds}, sum(self.correct[kind] for kind in kinds)
+        assert sum(asked.values()) >= 16, "too few questions for a result"
+        results = MEASURED["cells"][cell]
+        of_all = np.ones(1)
+        for kind, count in asked.items():
+            measured = results["questions"][kind]
+            of_all = np.convolve(of_all, chances(count, measured * results[kind] / 100, measured))
+        expected = of_all @ np.arange(len(of_all))
+        assert of_all[: correct + 1].sum() > UNLIKELY, f"{correct} of {asked}; expected about {expected:.1f}"
+
+
 def hold_to_measured(
     llm: LLM, cell: str, conversations: list[Conversation], kinds: tuple[str, ...] = ("stated",)
 ) -> None:
-    """Count the answers that begin with their value. That few must not be UNLIKELY by what evaluation.json says of the cell."""
-    asked, correct = Counter(), 0
-    for conversation in conversations:
-        answers = []
-        for number, turn in enumerate(conversation.turns):
-            if turn.kind in kinds:
-                prompt = llm.chat_token_ids(conversation.messages(until=number))
-                answers.append((len(prompt), llm.tokenizer.encode(turn.assistant), turn.value))
-                asked[turn.kind] += 1
-        if not answers:
-            continue
-        ids = prompt + answers[-1][1]
-        likeliest = llm.logits(ids).argmax(-1).tolist()
-        for start, answer, value in answers:
-            assert ids[start : start + len(answer)] == answer
-            correct += llm.tokenizer.decode(likeliest[start - 1 : start - 1 + len(answer)]).startswith(value)
-    assert asked.total() >= 16, "too few questions for a result"
-    results = MEASURED["cells"][cell]
-    of_all = np.ones(1)
-    for kind, count in asked.items():
-        measured = results["questions"][kind]
-        of_all = np.convolve(of_all, chances(count, measured * results[kind] / 100, measured))
-    expected = of_all @ np.arange(len(of_all))
-    assert of_all[: correct + 1].sum() > UNLIKELY, f"{correct} of {dict(asked)}; expected about {expected:.1f}"
+    Answers.of(llm, conversations, kinds).hold_to_measured(cell, *kinds)
 
 
 def some(count: int, tokens: int, wording: str = "train", **options) -> list[Conversation]:
@@ -86,14 +104,18 @@ def answer(llm: LLM, text: str, **options) -> str:
     return llm.chat([{"role": "user", "content": text}], GREEDY, **options).message.content
 
 
-def test_stated_facts(llm):
-    hold_to_measured(llm, "1K", some(4, 1024, questions=12))
+@pytest.fixture(scope="module")
+def short(llm) -> Answers:
+    """Of conversations whose kinds are as frequent as where they were measured: if they are full of rare kinds, they are harder."""
+    return Answers.of(llm, some(8, 1024, questions=12), ("stated", "updated", "unanswerable"))
 
 
-@pytest.mark.heavy
-def test_updated_and_unanswerable_facts(llm):
-    """These kinds are as rare here as where they were measured: conversations full of them are harder."""
-    hold_to_measured(llm, "1K", some(8, 1024, questions=12), ("updated", "unanswerable"))
+def test_stated_facts(short):
+    short.hold_to_measured("1K", "stated")
+
+
+def test_updated_and_unanswerable_facts(short):
+    short.hold_to_measured("1K", "updated", "unanswerable")
 
 
 @pytest.mark.slow
@@ -151,8 +173,8 @@ EXAMPLES = (
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("precision", ["exact", pytest.param("fp8", marks=pytest.mark.slow)])
-def test_the_examples_of_the_start_page_are_answered_and_quoted_right(precision):
-    llm, shown = engine(precision), examples(32768)
+def test_the_examples_of_the_start_page_are_answered_and_quoted_right(llm, precision):
+    llm, shown = llm if precision == "exact" else engine(precision), examples(32768)
     assert len(shown) == len(EXAMPLES)
     for example, (value, quote) in zip(shown, EXAMPLES, strict=True):
         messages = [{"role": each.role, "content": each.content} for each in example.conversation.messages]
@@ -196,7 +218,9 @@ HONEST = (
 @pytest.mark.parametrize("thinking", [False, True])
 def test_odd_input_gets_an_honest_line(llm, thinking):
     """Nobody tuned for these. Earlier weights repeated themselves, or printed marks of the chat format."""
-    assert [text for text in ODD_INPUT if answer(llm, text, thinking=thinking) not in HONEST] == []
+    asked = [[{"role": "user", "content": text}] for text in ODD_INPUT]
+    said = [each.message.content for each in llm.chat(asked, GREEDY, thinking=thinking)]
+    assert [pair for pair in zip(ODD_INPUT, said, strict=True) if pair[1] not in HONEST] == []
 
 
 def test_a_near_miss_is_declined(llm):
