@@ -23,15 +23,15 @@ GROUPS = [(1, 1), (2, 1), (2, 2), (4, 2), (4, 3), (4, 4)]
 DECODED = 40  # tokens of most cases that are computed one by one
 CASES = (
     [
-        Case(f"groups {n} keep {kept}", seed, overrides={"n_group": n, "topk_group": kept})
-        for seed, (n, kept) in enumerate(GROUPS)
+        Case(f"groups {n} keep {kept} seed {seed}", seed, overrides={"n_group": n, "topk_group": kept})
+        for seed, (n, kept) in enumerate(GROUPS * 2)
     ]
     + [
         Case(f"dense layers {dense}, yarn {yarn}", 20 + dense, yarn=yarn, overrides={"first_k_dense_replace": dense})
         for dense in (0, 1, 3)
         for yarn in (False, True)
     ]
-    + [Case(f"lengths around index_topk, seed {seed}", seed, lengths=(1, 20, 24, 25, 72)) for seed in range(30, 33)]
+    + [Case(f"lengths around index_topk, seed {seed}", seed, lengths=(1, 20, 24, 25, 72)) for seed in range(30, 36)]
     + [
         Case("no renormalised expert weights", 40, overrides={"norm_topk_prob": False}),
         Case("two shared experts", 41, overrides={"n_shared_experts": 2}),
@@ -52,6 +52,10 @@ CASES = (
         Case("large scaling factor", 55, overrides={"routed_scaling_factor": 10.0}),
     ]
 )  # fmt: skip
+
+
+def test_there_are_enough_cases() -> None:
+    assert len(CASES) >= 40
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
