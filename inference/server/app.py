@@ -78,7 +78,7 @@ def create_app(
             allow_origins=origins,
             allow_methods=methods,
             allow_headers=["*"],
-            expose_headers=["x-request-id"],
+            expose_headers=["x-request-id", "Retry-After", "Warning"],
         )
     return app
 

@@ -330,6 +330,7 @@ def test_names_origins_probes_and_version():
                 assert response.status_code == status
                 assert status == 200 or "expected 'first' or 'second'" in response.json()["error"]["message"]
                 assert response.headers["access-control-allow-origin"] == "https://a.example"
+                assert "Retry-After" in response.headers["access-control-expose-headers"]
             ask = {**site, "access-control-request-method": "POST", "access-control-request-headers": "authorization"}
             allowed = http.options("/v1/chat/completions", headers=ask)
             assert allowed.status_code == 200 and "POST" in allowed.headers["access-control-allow-methods"]
