@@ -94,7 +94,7 @@ class FakeModel:
         assert metadata.block_table.dtype == torch.int32 and metadata.slots.dtype == torch.int64
         assert metadata.block_table.shape == (len(lengths), -(-max(contexts) // PAGE_SIZE))
         assert metadata.max_context >= max(contexts[: metadata.decodes], default=0)
-        assert len(metadata.slots.unique()) == len(metadata.slots), "two tokens share a slot"
+        assert len(set(metadata.slots.tolist())) == len(metadata.slots), "two tokens share a slot"
 
     def _report(self, metadata: AttentionMetadata) -> None:
         """Reports that every layer selected the latest index_topk tokens, the newest first."""
