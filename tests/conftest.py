@@ -3,13 +3,19 @@
 Generated cases have no deadline, because machines may be busy.
 """
 
+import os
 import signal
+from pathlib import Path
 
 import hypothesis
 import pytest
 import torch
 
 from support.quick import quick_share
+
+# httpx reads all certificates for each client, also of plain HTTP, which takes 46 ms. It does not read those of a folder.
+os.environ.pop("SSL_CERT_FILE", None)
+os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
 
 hypothesis.settings.register_profile("default", deadline=None)
 hypothesis.settings.load_profile("default")
