@@ -245,7 +245,7 @@ def test_max_tokens_is_clipped_to_the_context() -> None:
         ("", {}, "prompt is empty"),
         ([1, VOCAB], {}, f"token id {VOCAB} at position 1; expected ids of the vocabulary, 0 to {VOCAB - 1}"),
         ([-1], {}, "token id -1"),
-        ([1] * 100, {}, "prompt has 100 tokens; expected at most 99: the context of 100"),
+        ([1] * 100, {}, "expected at most 99: this model's maximum context length is 100 tokens"),
         ([1], {"stop_token_ids": [VOCAB]}, f"stop_token_ids holds {VOCAB}"),
     ],
 )

@@ -443,7 +443,7 @@ def test_leaving_a_stream_ends_the_request(server, client):
         ({"model": "other"}, "model", "expected 'stand-in'"),
         ({"max_output_tokens": 0}, "max_output_tokens", "greater"),
         ({"messages": ASK}, "messages", "not known here"),
-        ({"input": "word " * 9000}, None, "the context of 4096"),
+        ({"input": "word " * 9000}, None, "maximum context length is 4096"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
