@@ -62,6 +62,7 @@ def test_reload_keeps_the_conversation_and_the_system_prompt(open_tab: Any, scri
     tab.page.click("#dsa-settings button")
     tab.page.fill("#dsa-system textarea", "Be brief.")
     tab.ask("remember **me**")
+    assert "Be brief.remember" in scripted.service.asked[-1]
     tab.page.reload()
     tab.page.wait_for_selector(".answer")
     assert tab.answer() == "You said: remember me" and tab.question() == "remember **me**"
