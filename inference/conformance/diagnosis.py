@@ -168,24 +168,29 @@ Layout = Literal["interleaved", "half"]
 
 def frequencies(config: dict[str, Any], yarn: bool = True) -> torch.Tensor:
     """fp32 [R/2], with YaRN's slow dims if the configuration has it and `yarn`."""
-    dim, theta, scaling = config.get("qk_rope_head_dim"), config.get("rope_theta"), config.get("yarn")
+    dim, theta = config.get("qk_rope_head_dim"), config.get("rope_theta")
     if not isinstance(dim, int) or not isinstance(theta, int | float):
         raise NotApplicable
-    if not yarn or not isinstance(scaling, dict):
-        return inverse_frequencies(dim, float(theta), None)
-    given = {field.name: scaling[field.name] for field in fields(YarnScaling) if field.name in scaling}
-    try:
-        return inverse_frequencies(dim, float(theta), YarnScaling(**given))
-    except TypeError:  # another implementation's trace may say less, or something else
-        raise NotApplicable from None
+    return inverse_frequencies(dim, float(theta), yarn_scaling(config) if yarn else None)
 
 
 def mscale(config: dict[str, Any]) -> float:
     """YaRN's factor of the softmax scale, whose square counts; 1 without YaRN."""
-    scaling = config.get("yarn")
-    if not isinstance(scaling, dict) or not scaling.get("mscale_all_dim") or scaling.get("factor", 1) <= 1:
-        return 1.0
-    return float(0.1 * scaling["mscale_all_dim"] * math.log(scaling["factor"]) + 1.0)
+    yarn = yarn_scaling(config)
+    return 1.0 if yarn is None or yarn.factor <= 1 else 0.1 * yarn.mscale_all_dim * math.log(yarn.factor) + 1.0
+
+
+def yarn_scaling(config: dict[str, Any]) -> YarnScaling | None:
+    """None without YaRN. Another implementation's trace may say too little of it, or something else: NotApplicable."""
+    said = config.get("yarn")
+    if not isinstance(said, dict):
+        return None
+    given = {field.name: said[field.name] for field in fields(YarnScaling) if field.name in said}
+    if not all(isinstance(number, int | float) and number >= 0 for number in given.values()):
+        raise NotApplicable
+    if not (given.get("factor") and given.get("original_max_position_embeddings")):
+        raise NotApplicable
+    return YarnScaling(**given)
 
 
 def rotate(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -165,7 +166,16 @@ def test_shapes_that_differ_are_said(right: Right) -> None:
     assert report.first.what == ("its shape is [330, 100]; expected [330, 256]",)
 
 
-def test_a_foreign_configuration_may_say_less() -> None:
-    with pytest.raises(NotApplicable):
-        frequencies({"qk_rope_head_dim": 8, "rope_theta": 10000, "yarn": {"beta_fast": 32}})
-    assert mscale({"yarn": {"mscale_all_dim": 1.0}}) == 1
+@pytest.mark.parametrize(
+    "yarn",
+    [
+        {"beta_fast": 32},
+        {"factor": "40", "original_max_position_embeddings": 4096},
+        {"factor": 40, "original_max_position_embeddings": 0},
+    ],
+    ids=str,
+)
+def test_a_foreign_configuration_may_say_too_little(yarn: dict[str, Any]) -> None:
+    for formula in (frequencies, mscale):
+        with pytest.raises(NotApplicable):
+            formula({"qk_rope_head_dim": 8, "rope_theta": 10000, "yarn": yarn})

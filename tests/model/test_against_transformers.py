@@ -19,12 +19,12 @@ from support.oracle import VOCAB, Case, decisive_case, make_oracle, oracle_logit
 TOLERANCE = 1e-5  # relative L2 of a token's logits; fp32 reordering by itself gives 2e-6 to 4e-6
 MUTANT_ERROR = 1e-2  # least error of a wrong formula: a thousand times the tolerance
 
-GROUPS = [(1, 1), (2, 1), (2, 2), (4, 2), (4, 3), (4, 4)]
-DECODED = 40  # tokens of most cases that are computed one by one
+GROUPS = [(1, 1), (2, 1), (2, 2), (4, 1), (4, 2), (4, 3), (4, 4)]
 CASES = (
     [
         Case(f"groups {n} keep {kept} seed {seed}", seed, overrides={"n_group": n, "topk_group": kept})
         for seed, (n, kept) in enumerate(GROUPS * 2)
+        if 8 // n * kept >= 3
     ]
     + [
         Case(f"dense layers {dense}, yarn {yarn}", 20 + dense, yarn=yarn, overrides={"first_k_dense_replace": dense})
@@ -64,13 +64,9 @@ def test_logits(case: Case, tmp_path: Path) -> None:
     oracle, llm = decisive_case(case, tmp_path, lambda llm: [llm.logits(tokens) for tokens in prompts], page_count=16)
     for tokens in prompts:
         expected = oracle_logits(oracle, tokens)
-        for chunk in (None, 64, 7):  # whole; a page; inside pages
+        for chunk in (None, 64, 7, 1):  # whole; a page; inside pages; token by token, which is the decode path
             error = relative_error(llm.logits(tokens, chunk), expected)
             assert error <= TOLERANCE, f"length {len(tokens)}, chunk {chunk}: relative error {error:.2e}"
-    # Token by token, which is the decode path. The last prompt is the longest, and begins with the others.
-    decoded = tokens if len(prompts) > 1 else tokens[:DECODED]
-    error = relative_error(llm.logits(decoded, 1), expected[: len(decoded)])
-    assert error <= TOLERANCE, f"token by token: relative error {error:.2e}"
 
 
 @pytest.mark.parametrize("masked", [True, False], ids=["masked multi-head form", "gathered absorbed form"])

@@ -306,7 +306,7 @@ def test_a_full_disk_names_the_file(pair, tmp_path, monkeypatch):
         convert(pair[0], tmp_path / "other", 2)
     assert caught.value.filename == str(tmp_path / "other" / "config.json") and caught.value.filename2 is None
     with pytest.raises(OSError, match=r"Input/output error$"), writing(tmp_path / "target"):
-        raise OSError(errno.EIO, "Input/output error")  # of reading, perhaps: of which file, nobody knows
+        raise OSError(errno.EIO, "Input/output error")  # of reading, perhaps, so the file is not known
 
 
 @pytest.mark.heavy
