@@ -168,21 +168,4 @@ __device__ __forceinline__ void write_none(const Problem& p, int row, uint32_t t
   if (p.record != nullptr) p.record[row * p.record_stride + to] = -1;
 }
 
-// Selects a whole row of at most k values, unless it holds NaN or -inf; returns whether it did.
-template <int kThreads>
-__device__ __forceinline__ bool select_all(const Problem& p, const float* logits, int length, int offset, int row) {
-  asm volatile("" : "+r"(row));  // addresses are computed here: shared with other code, they would take registers there
-  bool all = true;
-#pragma unroll 4
-  for (int i = threadIdx.x; i < length; i += kThreads) all &= logits[i] >= kLowest;
-  if (!__syncthreads_and(all)) return false;
-  for (int i = threadIdx.x; i < p.k; i += kThreads) {
-    if (i < length)
-      write(p, row, i, i + offset);
-    else
-      write_none(p, row, i);
-  }
-  return true;
-}
-
 }  // namespace topk

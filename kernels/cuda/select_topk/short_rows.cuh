@@ -53,7 +53,7 @@ struct Scale {
 template <int kThreads, int kVectors, bool kRolled>
 __device__ __forceinline__ void select_short(ShortShared<kThreads>& shared, float* values, const Problem& p, const float* logits,
                                              int columns, int first, int length, int offset, int row) {
-  asm volatile("" : "+r"(row));  // as in select_all
+  asm volatile("" : "+r"(row));  // addresses are computed here: shared with the kernel for long rows, they would take registers there
   constexpr int kStride = kRolled ? kThreads : 1, kUnroll = kRolled ? 1 : kVectors;
   constexpr int kWarps = kThreads / 32, kPlaces = 4 * kThreads, kBits = kThreads == 1024 ? 12 : 11;
   static_assert(kPlaces == 1 << kBits && kVectors <= 4 && kWarps * kVectors % 32 == 0);
@@ -69,7 +69,21 @@ __device__ __forceinline__ void select_short(ShortShared<kThreads>& shared, floa
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) loaded[v] = make_float4(NAN, NAN, NAN, NAN);
   load(0, columns);
-  if (length <= p.k && select_all<kThreads>(p, logits + first, length, first + offset, row)) return;
+  // A row of at most k values is selected whole. That is written before the values are there, and again, as below, if they show NaN or -inf.
+  if (length <= p.k && skip + first + length <= 4 * kThreads) {
+#pragma unroll 1
+    for (int i = thread; i < p.k; i += kThreads) {
+      if (i < length)
+        write(p, row, i, i + first + offset);
+      else
+        write_none(p, row, i);
+    }
+    const float four[4] = {loaded[0].x, loaded[0].y, loaded[0].z, loaded[0].w};
+    bool all = true;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) all &= uint32_t(4 * thread + e - skip - first) >= uint32_t(length) || four[e] >= kLowest;
+    if (__syncthreads_and(all)) return;
+  }
 #pragma unroll
   for (int v = 1; v < kVectors; ++v) load(v, first + length);
   reinterpret_cast<uint4*>(shared.histogram)[thread] = make_uint4(0, 0, 0, 0);

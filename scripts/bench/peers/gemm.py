@@ -80,7 +80,7 @@ def prompt_expert_cases(peer: Peer) -> Iterator[Case]:
 def decode_expert_cases(peer: Peer) -> Iterator[Case]:
     """Each token goes to eight random experts. Theirs are given each expert's rows in a tensor of its own."""
     generator = torch.Generator().manual_seed(0)
-    room = 32  # rows of an expert's tensor
+    room = 64  # rows of an expert's tensor: theirs writes tiles of 64
     for columns, width in EXPERT_SHAPES:
         b = weight(columns, width, EXPERTS)
         for tokens in (1, 8, 64, 128):
