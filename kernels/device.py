@@ -1,4 +1,4 @@
-"""The only module that queries the hardware."""
+"""What the Python code of the kernels asks about the hardware."""
 
 from functools import cache
 

@@ -37,7 +37,7 @@ def _no_positions(logits: torch.Tensor, k: int) -> torch.Tensor:
 def select_topk(
     logits: torch.Tensor, starts: torch.Tensor | None, ends: torch.Tensor, k: int, *, backend: str | Preference = "auto"
 ) -> torch.Tensor:
-    """The positions of the k largest of logits[t, starts[t]:ends[t]], relative to starts[t] -> int32 [T, k], in any order.
+    """The positions of the k largest of logits[t, starts[t]:ends[t]], relative to starts[t] -> int32 [T, k], ascending.
 
     The selection is exact in fp32. Of equal values (-0.0 equals +0.0) the lowest position is selected; -inf and NaN never are. A
     row with fewer than k candidates ends in -1. logits fp32 [T, S]; starts, ends int32 [T]; starts None: all zero.

@@ -143,15 +143,17 @@ def kernel_sources(launched: set[str]) -> list[Path]:
     return list(found)
 
 
-def add_source(path: Path, launched: set[str], found: dict[Path, None]) -> None:
-    if path in found:
+def add_source(path: Path, launched: set[str], found: dict[Path, None], used: bool = True) -> None:
+    """Add a source, unless none of its kernels is launched, and the headers that it includes; used: whether what includes it is."""
+    text = path.read_text(encoding="utf-8")
+    if kernels := KERNEL.findall(text):
+        used = path.name == "launch.cu" or bool(launched.intersection(kernels))
+    if used and path in found:
         return
-    found[path] = None
-    for name in INCLUDE.findall(path.read_text(encoding="utf-8")):
-        included = Path(os.path.normpath(path.parent / name))
-        kernels = KERNEL.findall(included.read_text(encoding="utf-8"))
-        if not kernels or launched.intersection(kernels) or path.name != "launch.cu":
-            add_source(included, launched, found)
+    if used:
+        found[path] = None
+    for name in INCLUDE.findall(text):
+        add_source(Path(os.path.normpath(path.parent / name)), launched, found, used)
 
 
 if __name__ == "__main__":

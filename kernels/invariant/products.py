@@ -2,10 +2,10 @@
 
 A BLAS chooses its code, and with it the order of a sum, by the shape of a product, by the alignment of its operands and, for
 ragged column counts, by the number of threads; never by the numbers. So every row takes part in a product of one of a few fixed
-shapes: rows go in blocks of 64, 16 or 4, the last padded with zeros; columns and summands are padded to multiples of 16.
-No BLAS promises that such blocks give a row the same bits at every place and by any number of threads. So before the first product
-of a weight's shape, `block_sizes` compares them, and takes only sizes that agree. If none does, as for long sums with MKL's code
-for AVX2, the two halves of the sum are made in the same way and added.
+shapes: rows go in blocks of 64, 16 and 4 (or 8, or 16, where 4 disagrees), the last padded with zeros; columns and summands are
+padded to multiples of 16. No BLAS promises that such blocks give a row the same bits at every place and by any number of
+threads. So before the first product of a weight's shape, `block_sizes` compares them, and takes only sizes that agree. If none
+does, as for long sums with MKL's code for AVX2, the two halves of the sum are made in the same way and added.
 """
 
 from functools import cache

@@ -32,7 +32,7 @@ from .selection import DecodeRecord, DecodeRecords, SelectionRecorder
 
 _Outputs = tuple[torch.Tensor, torch.Tensor | None]  # logits; hidden states, if the model returns them
 
-# Rows of a step: each has its own slot of the scratch page. If ranks divide sequences, two may share one.
+# The most padding rows of a step: so each has a slot of its own in the scratch page. If ranks divide sequences, two may share one.
 _MOST_PADDING = 64
 _LEAST_SHARE = 8  # Buckets cover at least this many rows of each rank that divides sequences.
 _FIRST_CONTEXT = 4096  # tokens; each further bucket of contexts is four times as long

@@ -1,4 +1,8 @@
-"""Steps without CUDA graphs: all steps on a CPU, and elsewhere those with prompt tokens and the first of each size."""
+"""Steps without CUDA graphs: all of a CPU or of a model that cannot be captured, and those that decode_graph.py has no graph for.
+
+On a GPU these are steps with prompt tokens or a selection policy, traced ones, those that an observer keeps out of graphs, and
+those that no bucket holds.
+"""
 
 from collections.abc import Sequence
 from contextlib import ExitStack

@@ -52,9 +52,10 @@ def prompt_steps(
     """Run texts with `chunk` tokens a step: each step has as many of them, in their order, as it has room and pages for.
 
     Yields each step and its texts, in the order of its batch; the last of them may be incomplete. Logits after every token from
-    `first` on go to `take` in parts, so that those of a long step need not fit the memory. draft_tokens: see Batch. No page can
-    be reused afterwards. All steps run between two steps of the engine: running requests keep their place, but the latest ones
-    are preempted if their pages are needed. The pages are free again once the iterator is exhausted or closed.
+    `first` on go to `take` in parts, so that those of a long step need not fit the memory. draft_tokens: see Batch. The
+    pages filled here are not kept for reuse. All steps run between two steps of the engine: running requests keep their
+    place, but the latest ones are preempted if their pages are needed. The pages are free again once the iterator is
+    exhausted or closed.
     """
     engine.drain()
     rest, held = iter(texts), list[Text]()

@@ -12,7 +12,7 @@ class Batch:
     """Entry i processes ``requests[i].tokens[starts[i] : starts[i] + counts[i]]``; in place of the last ones come its drafts.
 
     The scheduler sets all fields (Batch.of; `sampled_rows` in schedule_ahead; those about drafts in Speculation), and they never
-    change. scoring.prompt_steps makes its own, with logits after every token. On other ranks BatchDecoder sets rank 0's values.
+    change. scoring.prompt_steps makes its own, with logits from Text.first on. On other ranks BatchDecoder sets rank 0's values.
     """
 
     requests: tuple[Request, ...]  # [B]; the decodes come first; the entries that the draft layer leaves out come last

@@ -26,8 +26,9 @@ struct Records {
   }
 
  protected:
-  // 4 KB in the registers of a warp: of a pair, all of 8 rows; without a pair, a half of 16 rows; eight rows of a half in either part. A lane
-  // holds 16 bytes of rows 2 i + ((lane >> 2) & 1), so that its two 16-byte stores meet no bank conflict.
+  // 4 KB in the registers of a warp. In a pair, parts 0 and 1 are the left and the right half of the same eight rows; without a pair, the same
+  // half of the first and of the next eight rows. A lane holds 16 bytes of rows 2 i + ((lane >> 2) & 1), so that its two 16-byte stores meet
+  // no bank conflict.
   struct Raw {
     uint4 bytes[2][4];
   };

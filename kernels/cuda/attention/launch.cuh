@@ -80,16 +80,16 @@ void combine_rows(const Problem& p, cudaStream_t stream) {
                  int64_t(p.queries) * p.rows * (4 / kQuarters), 32 * kQuarters * kTurns, stream);
 }
 
-// `most_splits`: an upper bound on the splits of a query. `in_order`: up to kFewSplits splits of a query are merged one
+// `parts_each`: the parts of a query on average, by which the kernel is chosen. `in_order`: up to kFewSplits splits of a query are merged one
 // after the other, whatever the number of queries. `task_ctas`: CTAs for each multiprocessor where tasks are shared out; two run at once.
 template <class Element>
-void combine(const Problem& p, int most_splits, int multiprocessors, cudaStream_t stream, bool in_order = false, int task_ctas = 2) {
+void combine(const Problem& p, int parts_each, int multiprocessors, cudaStream_t stream, bool in_order = false, int task_ctas = 2) {
   const int64_t rows = int64_t(p.queries) * p.rows;
   if (in_order || rows >= 1024 || p.part_count < 2 * p.queries)
     launch_combine(flash_fwd_mla_combine_kernel_tasks<Element>, p, task_ctas * multiprocessors, kTaskThreads, stream);
   else if (rows >= 512)
     combine_rows<Element, 4, 1, 4, 10>(p, stream);
-  else if (rows > 32 || most_splits < 64)
+  else if (rows > 32 || parts_each < 64)
     combine_rows<Element, 4, 4, 4, 2>(p, stream);
   else
     combine_rows<Element, 1, 16, 8, 1>(p, stream);

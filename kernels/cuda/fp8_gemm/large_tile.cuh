@@ -72,10 +72,10 @@ struct TokenMaps {
   CUtensorMap maps[Config::kTokenMaps];
 };
 
-// The persistent tile scheduler. A unit of work is a pair of tiles: two token tiles with the same columns where weights are shared, else
-// two column tiles with the same tokens. An expert's last token tile, if its number is odd, has no partner to share weights with: its
-// units share nothing. The order is: expert, panel of tokens, columns, tokens within the panel, so that a panel uses the same weights
-// from L2. Every warp keeps its own scheduler.
+// The persistent tile scheduler. A unit of work is a tile, or for a pair of CTAs two tiles: two token tiles with the same columns where
+// weights are shared, else two column tiles with the same tokens. An expert's last token tile, if its number is odd, has no partner to share
+// weights with: its units share nothing. Where weights are shared the order is: expert, panel of tokens, columns, tokens within the panel, so
+// that a panel uses the same weights from L2; otherwise: expert, columns, tokens. Every warp keeps its own scheduler.
 template <class Config>
 struct TileScheduler {
   static constexpr int kCluster = Config::kCluster;

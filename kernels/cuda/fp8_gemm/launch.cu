@@ -38,9 +38,9 @@ Product product_of(const TensorView& a, const TensorView& a_scale, const TensorV
   return p;
 }
 
-// The number of parts of K (split-K) for `tiles` tiles and room for `slots` CTAs. Few tiles are split until they occupy a third of the GPU.
-// Where K is long they are split further, as long as all parts run at once. More tiles than slots are split only if the last of two waves
-// would leave most of the GPU idle.
+// The number of parts of K (split-K) for `tiles` tiles and room for `slots` CTAs, two on a multiprocessor. Few tiles are split until they
+// occupy a fifth of the slots. Where K is long they are split further, as long as all parts run at once. More tiles than slots are split
+// only if the last of two waves would leave most of the GPU idle.
 int choose_splits(int64_t tiles, int slices, int64_t slots) {
   if (tiles > slots) return slices >= 32 && 2 * tiles < 3 * slots ? 2 : 1;
   if (tiles >= 16 && tiles * 3 <= slots / 2 && slices >= 24) return 3;  // one CTA on a multiprocessor; with four, none would be free

@@ -47,9 +47,10 @@ struct Scale {
   }
 };
 
-// Selects from the `length` columns from `first` on, and writes columns plus `offset`. They are among the 4 * kThreads * kVectors from the
-// 16 bytes on that `logits` starts in; `columns` can be read. A thread keeps its values in `values`: in registers or, if kRolled, at every
-// kThreads-th place of shared memory. Loops are not unrolled then, as instructions that few CTAs run come from memory, which takes longer.
+// Selects from the `length` columns from `first` on, and writes columns plus `offset`. They lie within 4 * kThreads * kVectors values,
+// counted from the 16-byte boundary at or below `logits`; `columns` values from `logits` on can be read. A thread keeps its values in
+// `values`: in registers or, if kRolled, at every kThreads-th place of shared memory. Loops are not unrolled then, as instructions that few
+// CTAs run come from memory, which takes longer.
 template <int kThreads, int kVectors, bool kRolled>
 __device__ __forceinline__ void select_short(ShortShared<kThreads>& shared, float* values, const Problem& p, const float* logits,
                                              int columns, int first, int length, int offset, int row) {

@@ -2,7 +2,7 @@
 // rows of a 64-row MMA would be zeros. Sixteen heads are the M of mma.sync. Records stay FP8 in shared memory and become fp16 fragments in
 // registers.
 //
-//   producers (2 warps)   one bulk copy a record, into blocks of 64 records, two to four blocks deep
+//   producers (2 warps)   one bulk copy a record, into blocks of 64 records, two or four blocks deep
 //   math (4 warps)        warp w scores all 64 keys over the 128 latent dims of scale group w and 16 rope dims; partial scores are added
 //                         in shared memory; warp w does the softmax of heads 4 w ... 4 w + 3; then adds P V for the dims of group w
 //
@@ -273,7 +273,7 @@ __device__ __forceinline__ void few_math(const Problem& p, FewMemory<kStages>& s
       }
       named_sync(1, kFewMath);
 
-      // Scales enter P relative to the largest of the block, in fp16.
+      // Scales enter P in fp16, relative to a power of two that follows the largest of a block.
       float largest = 0.0f;
 #pragma unroll
       for (int i = 0; i < 8; ++i) largest = fmaxf(largest, fmaxf(scale[i][0], scale[i][1]));
