@@ -13,6 +13,7 @@ from .params import SamplingParams
 from .recording import Recording
 from .text.detokenizer import token_texts
 from .text.tokenizer import USER, Tokenizer
+from .token_selection import TokenSelection
 
 
 @dataclass(frozen=True)
@@ -46,15 +47,17 @@ class Recorder:
         """The completion with what a report shows of its selection, if that was recorded."""
         if not (selections := answer.selection):
             return answer
+        tokens = list(zip(answer.token_ids, selections, strict=False))
+        return replace(answer, make_recording=partial(self._make, prompt, params, tokens))
 
-        def make() -> Recording:
-            recording = self.begin(prompt, params)
-            for token, selection in zip(answer.token_ids, selections, strict=False):
-                recording.add(token, selection)
-            self.label(recording)
-            return recording
-
-        return replace(answer, make_recording=make)
+    def _make(
+        self, prompt: Sequence[int], params: SamplingParams, tokens: Sequence[tuple[int, TokenSelection]]
+    ) -> Recording:
+        recording = self.begin(prompt, params)
+        for token, selection in tokens:
+            recording.add(token, selection)
+        self.label(recording)
+        return recording
 
     def recorded(self, request: Request, delta: Delta) -> Delta:
         """A delta whose completion has a recording, if it has one and its selection was to be recorded."""

@@ -6,6 +6,7 @@ from typing import Any, Literal, Never, Self, overload
 
 import torch
 
+from ..kernels.errors import ArgumentError
 from ..model.config import ModelConfig, Precision
 from ..model.selection_policy import SelectionPolicy
 from .answers import Driver
@@ -326,6 +327,8 @@ class LLM:
     ) -> AnswerScores:
         """Score an answer's tokens: log-probabilities, the `top` likeliest alternatives, and selections. Errors as `generate`."""
         check_answer(answer)
+        if type(top) is not int or top < 0:
+            raise ArgumentError("top", f"{top!r:.100}", "at least 0")
         with self._driver.engine() as engine:
             tokens = [*self.requests.token_ids(prompt), *answer]
             request = engine.requests.from_tokens(tokens, min_new_tokens=0, policy=policy)

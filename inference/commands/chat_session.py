@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .files import replacing
+from .files import read_small, replacing
 
 if TYPE_CHECKING:
     from ..completion import Completion
@@ -132,7 +132,7 @@ class ChatSession:
     def load(self, argument: str) -> str:
         path = _path("/load", argument)
         try:
-            messages = json.loads(path.read_bytes())
+            messages = json.loads(read_small(path))
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is not JSON ({error}); expected a conversation that /save has written") from None
         if not isinstance(messages, list) or not messages or not all(map(_is_message, messages)):

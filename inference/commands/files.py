@@ -27,6 +27,15 @@ def replacing(path: Path) -> Iterator[Path]:
         draft.unlink(missing_ok=True)
 
 
+def read_small(path: Path) -> bytes:
+    """Read a file, a pipe or a device. ValueError, which names it, if that has more than 64 MiB, or no end."""
+    with open(path, "rb") as file:
+        content = file.read((64 << 20) + 1)
+    if len(content) > 64 << 20:
+        raise ValueError(f"{path} has more than 64 MiB; expected a smaller file")
+    return content
+
+
 def read_utf8(path: Path) -> str:
     """Read a text file. ValueError, which names it, for another encoding."""
     try:

@@ -12,7 +12,7 @@ from ..text.answer import parse_assistant
 from .answer_file import answer_file, record
 from .files import check_place
 from .options import SamplingOptions, TerminalOptions, option, with_options
-from .prompts import Prompt, PromptEncoder, read_prompts, read_tools
+from .prompts import Prompt, PromptEncoder, read_prompts, read_text, read_tools
 from .terminal import show_stream, statistics, stream
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def generate(
     functions = None if tools is None else read_tools(tools)
     prompts = read_prompts(input_file) if input_file else []
     if not prompts and not is_chat:
-        prompts = [Prompt(1, "prompt", sys.stdin.read().strip() if prompt in (None, "-") else prompt)]
+        prompts = [Prompt(1, "prompt", read_text(prompt))]
     if not is_chat and input_file is None and not prompts[0].content.strip():
         raise ValueError("the prompt is empty; expected a text")
 

@@ -1,6 +1,8 @@
 """Prompts of the command line: read from files, and turned into token ids and sampling parameters."""
 
+import io
 import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -11,7 +13,7 @@ from ...model.checkpoint.files import parse_object
 from ..params import SamplingParams
 from ..text.errors import describe_error
 from ..text.grammar import StructuredOutputsParams
-from .files import read_lines, read_utf8
+from .files import read_lines, read_small, read_utf8
 
 if TYPE_CHECKING:
     from ..llm import LLM
@@ -67,10 +69,19 @@ def check_id(prompt: Prompt, places: dict[str, str]) -> None:
         raise ValueError(f"{prompt.place}: id is {prompt.id!r}; expected an id of its own, and {other} has this one")
 
 
+def read_text(argument: str | None) -> str:
+    """Return a command's text: its argument, or standard input for None or "-". Bytes that are not UTF-8 become �."""
+    if argument not in (None, "-"):
+        return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")
+    return sys.stdin.read().strip()
+
+
 def read_tools(path: Path) -> list[dict[str, Any]]:
     """Read a JSON file with a list of functions. ValueError for a file that holds anything else."""
     try:
-        tools = json.loads(path.read_bytes())
+        tools = json.loads(read_small(path))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"--tools is {path}, which is not JSON ({error}); expected a list of functions") from None
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):

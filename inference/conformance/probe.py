@@ -82,6 +82,7 @@ def calls_of(calls: Any) -> str:
 
 TOP = 5  # alternatives to each token; the most that OpenAI's completions allow
 LARGEST_REPLY = 64 << 20  # bytes
+_NO_SCORES = "the server scores no prompts"
 
 
 class ProbeError(ValueError):
@@ -259,7 +260,8 @@ class Probe:
             else:
                 self.seen.replies[item.name] = answer
         if not self.seen.replies:
-            reason = next(iter(self.seen.refusals.values()), "there is nothing to ask")
+            reasons = sorted(self.seen.refusals.values(), key=lambda reason: reason == _NO_SCORES)
+            reason = next(iter(reasons), "there is nothing to ask")
             raise ProbeError(f"the server has answered no question; expected answers, but got {reason}")
         self.seen.scores_prompts &= any(
             self.seen.replies[item.name].logprobs
@@ -297,7 +299,7 @@ class Probe:
         seen, client = self.seen, self.client
         try:
             if item.group == "score":
-                return client.score(item.tokens) if seen.scores_prompts else "the server scores no prompts"
+                return client.score(item.tokens) if seen.scores_prompts else _NO_SCORES
             if seen.takes_token_ids and item.group != "chat":
                 return client.complete(item.tokens, item.max_tokens, seen.gives_logprobs)
             return client.chat(item.messages, item.max_tokens, item.thinking, item.tools, seen.gives_logprobs)

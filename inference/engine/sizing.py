@@ -27,6 +27,7 @@ from .warm_up import measure_largest_step
 _OFFLOADED_SEQUENCES = 4  # full contexts that the default number of pages holds at most, next to offloaded experts
 _CPU_SEQUENCES = 8  # full contexts that the default number of pages on a CPU holds, memory permitting
 _GPU_FRACTION = 0.9  # of a GPU's memory that is used by default
+_MOST_SEQUENCES = 1 << 16
 _GIB = 2**30
 
 
@@ -53,6 +54,14 @@ def resolve_limits(
     for name in ("max_model_len", "max_batch_tokens", "max_sequences", "page_count", "expert_slots"):
         if (value := getattr(chosen, name)) is not None and value < 1:
             raise ArgumentError(name, value, "at least 1")
+    if max_sequences is not None and max_sequences > _MOST_SEQUENCES:
+        raise ArgumentError("max_sequences", max_sequences, f"at most {_MOST_SEQUENCES}")
+    if page_count is not None:
+        page = bytes_per_page(config, precision, speculative_tokens != 0, chosen.observers)
+        memory = available_memory() if on_cpu else torch.cuda.mem_get_info(device)[1]
+        if page_count * page > memory:
+            expected = f"at most {memory // page}, which fit in {memory / _GIB:.1f} GiB"
+            raise ArgumentError("page_count", page_count, expected)
     if max_model_len is not None and not 2 <= max_model_len <= positions:
         raise ArgumentError("max_model_len", max_model_len, f"2 to {positions} tokens, as the model allows")
     max_batch_tokens = max_batch_tokens or (2048 if on_cpu else 16384)

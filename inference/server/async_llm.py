@@ -24,7 +24,7 @@ class AsyncLLM:
             async for delta in llm.stream("…"): ...
 
     It has `LLM`'s methods. Cancelling a task, or leaving a stream, cancels its requests. All coroutines belong to one event
-    loop. The LLM itself is in use meanwhile: its own calls that run the engine raise RuntimeError.
+    loop. The LLM itself is in use meanwhile: its own calls that run the engine raise RuntimeError. Closing this closes it, too.
     """
 
     def __init__(self, llm: LLM) -> None:
@@ -32,7 +32,7 @@ class AsyncLLM:
             raise ValueError(f"llm is {llm!r:.100}; expected an LLM")
         self.llm = llm
         self._in_use = ExitStack()
-        self._in_use.enter_context(llm.driver.engine("an AsyncLLM until that is closed"))
+        self._in_use.enter_context(llm.driver.engine("an AsyncLLM, which closes it at the end"))
         # As many again as run at a time wait in the engine, so that the next one is there when one ends; the rest wait here.
         self._service = Service(llm, max_queue=llm.limits.max_sequences, deadline=NO_DEADLINE)
         self._places = asyncio.Semaphore(self._service.capacity)

@@ -368,10 +368,16 @@ def _normalized(index: int, message: Message) -> dict[str, Any]:
 def _check_tools(tools: Any, index: int | None = None) -> None:
     if tools is None:
         return
+    dot = "" if index is None else "."
     for tool in tools if isinstance(tools, list | tuple) else [None]:
-        if not isinstance(tool, Mapping) or not isinstance(tool.get("function", tool), Mapping):
-            dot = "" if index is None else "."
-            raise MessageError(f"{dot}tools is {tools!r:.50}; expected a list of functions in OpenAI's shape", index)
+        function = tool.get("function", tool) if isinstance(tool, Mapping) else None
+        if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+            text = f"{dot}tools is {tools!r:.50}; expected a list of functions with names, in OpenAI's shape"
+            raise MessageError(text, index)
+    try:
+        json.dumps(tools, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise MessageError(f"{dot}tools is {tools!r:.50}; expected JSON, and this is not ({error})", index) from None
 
 
 def _normalized_call(index: int, call: Any) -> dict[str, Any]:

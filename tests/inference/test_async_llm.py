@@ -96,7 +96,7 @@ def test_errors_are_those_of_llm_and_the_llm_itself_is_in_use() -> None:
             with pytest.raises(ValueError, match="n is 2; expected 1 for one answer"):
                 await anext(llm.stream("a", SamplingParams(n=2)))
             with pytest.raises(
-                RuntimeError, match="LLM is used by an AsyncLLM until that is closed; expected one user"
+                RuntimeError, match="LLM is used by an AsyncLLM, which closes it at the end; expected one user"
             ):
                 plain.generate([1], GREEDY)
             assert repr(llm).startswith("AsyncLLM(")

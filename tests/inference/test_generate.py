@@ -69,6 +69,13 @@ def test_json_is_one_object(run):
     assert set(answer["timings"]) >= {"time_to_first_token", "tokens_per_second"}
 
 
+@pytest.mark.parametrize("arguments, stdin", [(["generate"], b"caf\xe9"), (["generate", "caf\udce9"], b"")])
+def test_bytes_of_a_prompt_that_are_not_utf8_are_replaced(run, arguments, stdin):
+    code, out, _ = run(*arguments, "--json", stdin=stdin)
+    _, same, _ = run("generate", "--json", "caf\N{REPLACEMENT CHARACTER}")
+    assert code == 0 and json.loads(out)["usage"] == json.loads(same)["usage"]
+
+
 @pytest.mark.parametrize("arguments", [["generate"], ["generate", "-"]], ids=["none", "dash"])
 def test_the_prompt_may_come_from_standard_input(run, arguments):
     assert run(*arguments, stdin="1+1?\n")[:2] == (0, ANSWER + "\n")
@@ -344,6 +351,13 @@ def test_bytes_that_are_no_text_are_messages_too(run, tmp_path):
     code, out, _ = run("generate", "--interactive", stdin=b"caf\xe9\n\xff\xfe\x00\n/save %s\n" % str(saved).encode())
     assert code == 0 and out.count(ANSWER) == 2
     assert "\ufffd" in json.loads(saved.read_text())[0]["content"]
+
+
+def test_a_file_without_an_end_is_not_read_for_ever(run, capsys):
+    assert run("generate", "Hi", "--tools", "/dev/zero", llm=None)[0] == 2
+    assert "/dev/zero has more than 64 MiB" in capsys.readouterr().err
+    code, _, err = run("generate", "--interactive", stdin="/load /dev/zero\n")
+    assert code == 0 and "/dev/zero has more than 64 MiB" in err
 
 
 @pytest.mark.parametrize("content", ["{", "{}", "[1]", "[" * 100_000])

@@ -283,6 +283,19 @@ def test_bad_conversations_are_refused_in_one_line(messages, reason):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(("tool", "reason"), [
+    ({}, "expected a list of functions with names"),
+    ({"type": "function", "function": {"name": 5}}, "expected a list of functions with names"),
+    ({"name": "f", "parameters": {1}}, "expected JSON, and this is not"),
+    ({"name": "f", "parameters": {"maximum": float("nan")}}, "expected JSON, and this is not"),
+])  # fmt: skip
+def test_functions_without_a_name_or_a_form_are_refused(tool, reason):
+    for messages, tools in (([user("Hi")], [tool]), ([user("Hi") | {"tools": [tool]}], None)):
+        with pytest.raises(MessageError, match=reason) as error:
+            encode_messages(messages, EXP, tools=tools)
+        assert "\n" not in str(error.value)
+
+
 def test_the_template_is_rendered_as_transformers_renders_it():
     import tokenizers
     from transformers import PreTrainedTokenizerFast

@@ -1,6 +1,7 @@
 """What users call from Python: kinds of prompts, several answers, conversations, reprs, and what is refused."""
 
 import gc
+import pickle
 import shutil
 import weakref
 from collections.abc import Callable
@@ -86,7 +87,7 @@ CALLS: list[tuple[Callable[[LLM], Any], str]] = [
     (lambda llm: llm.chat(ASK, SamplingParams(n=2)), "n is 2; expected 1 for one answer"),
     (lambda llm: llm.score_answer([1], "a"), "answer is 'a'; expected a list of token ids"),  # type: ignore[arg-type]
     (lambda llm: llm.score_answer([], [1, 2]), "prompt is empty; expected at least 1 token"),
-    (lambda llm: llm.stream_chat([ASK, ASK]), "messages is a list of 2 conversations; expected one"),  # type: ignore[list-item]
+    (lambda llm: llm.score_answer([1], [2], top=-1), "top is -1; expected at least 0"),
 ]
 
 
@@ -157,6 +158,8 @@ def test_conversations_are_answered_one_or_many_streamed_and_recorded(demo: LLM)
     assert last.completion.recording is not None and parts[0].selection is not None
     assert both[0].recording.about == last.completion.recording.about
     assert last.completion.recording.about["model"] == "deepseek-v3.2-demo"
+    sent = pickle.loads(pickle.dumps(both[0]))  # to another process
+    assert sent.text == both[0].text and sent.recording.about == both[0].recording.about
     assert [each.text for each in demo.chat(asks, [GREEDY, SamplingParams(n=2, temperature=0, max_tokens=2)])][1:] == [
         both[1].text[: len(demo.chat(asks[1], SamplingParams(temperature=0, max_tokens=2)).text)]
     ] * 2

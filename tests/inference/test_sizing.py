@@ -51,6 +51,15 @@ def test_the_released_models_weights():
     assert whole / 8 < of_eight[0] < whole / 8 + 12 * GIB
 
 
+@pytest.mark.parametrize(("chosen", "message"), [
+    ({"max_sequences": 10**9}, r"max_sequences is 1000000000; expected at most 65536"),
+    ({"page_count": 10**12}, r"page_count is 1000000000000; expected at most \d+, which fit in [\d.]+ GiB"),
+])  # fmt: skip
+def test_sizes_that_no_memory_has(chosen, message):
+    with pytest.raises(ValueError, match=message):
+        resolve_limits(TINY, "fp8", "cpu", EngineConfig(**chosen))
+
+
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
 def test_bytes_are_those_of_the_model(size):
     config = replace(TINY, num_hidden_layers=2)

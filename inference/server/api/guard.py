@@ -59,6 +59,14 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
+        scheme, _, rest = scope["path"].partition("://")
+        if rest and scheme.lower() in (
+            "http",
+            "https",
+        ):  # as to a proxy; what it names counts instead of the Host header
+            host, _, path = rest.partition("/")
+            headers = [each for each in scope["headers"] if each[0] != b"host"]
+            scope = {**scope, "path": "/" + path, "headers": [*headers, (b"host", host.encode())]}
         send = _with_headers(send)
         if (error := self._check(scope)) is not None:
             await error.response(scope["path"])(scope, receive, send)

@@ -219,6 +219,17 @@ def test_odd_heads(server, http, head):
     assert http.get("/health").status_code == 200
 
 
+def test_a_request_as_to_a_proxy(server):
+    """RFC 9112, 3.2.2: its target is a whole URL, whose host counts."""
+    for target, status in (
+        ("http://localhost:1/health", 200),
+        ("HTTP://127.0.0.1", 404),
+        ("http://evil.example/health", 403),
+    ):
+        head = f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        assert ask(server.url, head.encode()).status == status, target
+
+
 def test_browsers_are_told_not_to_guess(http):
     headers = http.get("/health").headers
     assert headers["x-content-type-options"] == "nosniff" and headers["x-frame-options"] == "DENY"
