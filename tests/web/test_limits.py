@@ -88,6 +88,17 @@ def test_a_server_that_comes_back_finds_everything_as_it_was(open_tab: Any) -> N
     tab.problems.clear()  # the browser's own lines about a server that does not answer
 
 
+def test_the_page_says_that_the_server_is_back_whoever_loads_it_again(open_tab: Any) -> None:
+    """gradio, too, loads the page again when it reaches the server."""
+    tab = open_tab()
+    tab.page.context.set_offline(True)
+    tab.page.wait_for_selector("#dsa-away:visible")
+    tab.page.context.set_offline(False)
+    tab.page.reload()
+    tab.page.get_by_text("The server is back.").wait_for()
+    tab.problems.clear()  # the browser's own lines about a server that does not answer
+
+
 def test_send_pressed_before_the_page_has_noticed(open_tab: Any) -> None:
     port = free_port()
     first = serve(ScriptedService(scripted_llm()), port=port)

@@ -352,7 +352,7 @@ const welcome = element.querySelector(".examples");
 });
 
 // Whether the server answers. While it is away nothing can be sent; when it is back, the page loads itself again and shows
-// everything as it was, because gradio's connection does not survive.
+// everything as it was, because gradio's connection does not survive. gradio itself may do that first.
 const away = overlay("dsa-away", "alert");
 away.textContent = "Can't reach the server. Reconnecting …";
 away.hidden = true;
@@ -376,6 +376,7 @@ async function look() {
   }
   known = found || known;
   away.hidden = found !== null;
+  if (!away.hidden) sessionStorage.setItem("deepseek-v32/back", "1");
   byId("dsa-send").disabled = !away.hidden;
   lookTimer = setTimeout(look, away.hidden ? LOOK_EVERY : 1000);
 }
