@@ -260,6 +260,7 @@ class Probe:
             else:
                 self.seen.replies[item.name] = answer
         if not self.seen.replies:
+            # The server's own words come first.
             reasons = sorted(self.seen.refusals.values(), key=lambda reason: reason == _NO_SCORES)
             reason = next(iter(reasons), "there is nothing to ask")
             raise ProbeError(f"the server has answered no question; expected answers, but got {reason}")

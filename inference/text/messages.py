@@ -6,6 +6,7 @@ text: words that spell a control token do not become one.
 """
 
 import json
+import reprlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -372,12 +373,16 @@ def _check_tools(tools: Any, index: int | None = None) -> None:
     for tool in tools if isinstance(tools, list | tuple) else [None]:
         function = tool.get("function", tool) if isinstance(tool, Mapping) else None
         if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-            text = f"{dot}tools is {tools!r:.50}; expected a list of functions with names, in OpenAI's shape"
+            text = (
+                f"{dot}tools is {reprlib.repr(tools):.50}; expected a list of functions with names, in OpenAI's shape"
+            )
             raise MessageError(text, index)
     try:
         json.dumps(tools, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise MessageError(f"{dot}tools is {tools!r:.50}; expected JSON, and this is not ({error})", index) from None
+        raise MessageError(
+            f"{dot}tools is {reprlib.repr(tools):.50}; expected JSON, and this is not ({error})", index
+        ) from None
 
 
 def _normalized_call(index: int, call: Any) -> dict[str, Any]:

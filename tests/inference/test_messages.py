@@ -283,11 +283,18 @@ def test_bad_conversations_are_refused_in_one_line(messages, reason):
     assert "\n" not in str(error.value)
 
 
+NESTED: list = []
+for _ in range(100_000):
+    NESTED = [NESTED]
+
+
 @pytest.mark.parametrize(("tool", "reason"), [
     ({}, "expected a list of functions with names"),
     ({"type": "function", "function": {"name": 5}}, "expected a list of functions with names"),
     ({"name": "f", "parameters": {1}}, "expected JSON, and this is not"),
     ({"name": "f", "parameters": {"maximum": float("nan")}}, "expected JSON, and this is not"),
+    ({"name": "f", "parameters": NESTED}, "expected JSON, and this is not"),
+    ({"parameters": NESTED}, "expected a list of functions with names"),
 ])  # fmt: skip
 def test_functions_without_a_name_or_a_form_are_refused(tool, reason):
     for messages, tools in (([user("Hi")], [tool]), ([user("Hi") | {"tools": [tool]}], None)):

@@ -1,6 +1,7 @@
 // Projections of more than kLinearTokens tokens: up to kFewTokens by mma.sync, as in products.cuh, more by WGMMA. With WGMMA a CTA computes 64
-// or 16 rows of the weight for 128 tokens, over all columns. Its two warpgroups have 64 tokens each, which are the M of an MMA. The three parts of the weights are stacked as its N, so that one MMA
-// multiplies a slice of 16 columns with all of them. A slice has the bits that mma.sync gives it.
+// or 16 rows of the weight for 128 tokens, over all columns. Its two warpgroups have 64 tokens each, which are the M of an MMA. The three
+// parts of the weights are stacked as its N, so that one MMA multiplies a slice of 16 columns with all of them. A slice has the bits that
+// mma.sync gives it.
 #pragma once
 
 #include "products.cuh"
